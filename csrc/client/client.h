@@ -1,0 +1,120 @@
+/* The one seam between load and transports: submit calls, poll finished ones. No callbacks, and no thread of its
+ * own that the caller could see; each client is used by one thread.
+ *
+ *   create  connect  ( submit | poll )*  end | cancel_all  poll*  destroy
+ *
+ * Every id submitted comes back from poll exactly once. */
+#ifndef GP_CLIENT_CLIENT_H
+#define GP_CLIENT_CLIENT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gp_error;
+struct gp_client;
+
+enum gp_kind {
+    GP_KIND_UNARY,
+    GP_KIND_SERVER_STREAM,
+    GP_KIND_CLIENT_STREAM,
+    GP_KIND_BIDI,      /* ping-pong: the next message is sent when the answer to the last has come */
+    GP_KIND_BIDI_FREE, /* both directions run on their own */
+};
+
+/* How a call ended: exactly one of these. 0 to 16 are the status codes of gRPC. */
+enum gp_class {
+    GP_CLASS_OK = 0,
+    GP_CLASS_CANCELLED = 1,
+    GP_CLASS_UNKNOWN = 2,
+    GP_CLASS_DEADLINE_EXCEEDED = 4,
+    GP_CLASS_RESOURCE_EXHAUSTED = 8,
+    GP_CLASS_UNIMPLEMENTED = 12,
+    GP_CLASS_INTERNAL = 13,
+    GP_CLASS_UNAVAILABLE = 14,
+    GP_CLASS_UNAUTHENTICATED = 16,
+    GP_CLASS_IN_FLIGHT_AT_END = 17, /* the drain ran out; the engine cancelled it */
+    GP_CLASS_TRANSPORT = 18,        /* the connection died (wire only: C core can only say UNAVAILABLE) */
+    GP_CLASS_COUNT
+};
+
+const char *gp_class_name(enum gp_class class); /* "OK", ... "UNAUTHENTICATED", "in_flight_at_end", "transport" */
+
+struct gp_metadata {
+    const char *key, *value;
+};
+
+/* What every call of a client asks for. */
+struct gp_request {
+    enum gp_kind kind;
+    const char *method;            /* "/package.Service/Method" */
+    const void *message;           /* one serialized request message, sent by each call (and for each message) */
+    size_t message_bytes;
+    const struct gp_metadata *metadata;
+    size_t metadata_count;
+    uint64_t deadline_ns;          /* a span from the moment of sending; 0: none */
+    uint32_t messages;             /* streams: messages each way before the client ends the call as OK; 0: the call
+                                      goes on until gp_client_end */
+    bool parked;                   /* streams: send `messages` (0 is meant), then stay open and idle until the server
+                                      ends the call */
+};
+
+struct gp_client_arg { /* a channel argument of C core */
+    const char *key;
+    const char *text; /* NULL: the number counts */
+    int64_t number;
+};
+
+struct gp_client_opts {
+    const char *transport;  /* "core" */
+    const char *target;     /* as gp_probe resolved it: "ipv4:127.0.0.1:50051" */
+    const char *authority;
+    uint32_t connections;
+    uint32_t max_in_flight; /* ids are below this */
+    struct gp_request request;
+    const struct gp_client_arg *args;
+    size_t arg_count;
+};
+
+struct gp_event {
+    uint64_t id;
+    uint64_t sent_ns, done_ns; /* gp_clock_now_ns */
+    uint32_t messages_received;
+    enum gp_class class;
+};
+
+struct gp_client_stats {
+    uint32_t connected;      /* connections established by connect */
+    uint32_t reconnects;
+    uint64_t messages_sent, messages_received;
+};
+
+/* Copies what it needs of opts. */
+int gp_client_create(struct gp_client **client, const struct gp_client_opts *opts, struct gp_error *err);
+
+/* Establish all connections, a bounded number at a time. -1 when none could be; some missing is told by stats.
+ * `stop` is looked at about every 20 ms and gives GP_ERROR_STOPPED. */
+int gp_client_connect(struct gp_client *client, uint64_t timeout_ns, const atomic_int *stop, struct gp_error *err);
+
+/* Start one call for each id, on connections taken in turn. */
+void gp_client_submit(struct gp_client *client, const uint64_t *ids, size_t count);
+
+/* Wait until a call has finished, until `until_ns` (gp_clock_now_ns) at the latest, and fill `events`; returns their number. */
+size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t capacity, uint64_t until_ns);
+
+/* Let streams that have no bound end as OK after the message they are at. */
+void gp_client_end(struct gp_client *client);
+
+/* Cancel every call in flight; they finish through poll, soon. */
+void gp_client_cancel_all(struct gp_client *client);
+
+void gp_client_stats(const struct gp_client *client, struct gp_client_stats *stats);
+
+/* CPU that the client has used so far: the polling thread's, and that of threads the transport keeps out of sight.
+ * Call it from the polling thread. */
+uint64_t gp_client_cpu_ns(const struct gp_client *client);
+
+void gp_client_destroy(struct gp_client *client);
+
+#endif

@@ -1,0 +1,53 @@
+/* One child process: spawned by exec into its own process group (Ctrl-C in a terminal reaches the parent alone),
+ * with a control socket on descriptor 3 (GP_CHILD_CONTROL_FD) and its stderr kept in memory for error messages.
+ *
+ * The child is expected to die when the control socket reaches end of file, so it cannot outlive its parent; no
+ * parent-death signal is used, for that fires when the spawning *thread* ends. A handle belongs to the process
+ * that made it: in a forked child every call but gp_child_abandon fails, and destroy leaves the child alone.
+ * Calls from several threads are safe. */
+#ifndef GP_PROCESS_CHILD_H
+#define GP_PROCESS_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct gp_error;
+struct gp_child;
+
+#define GP_CHILD_CONTROL_FD 3
+
+struct gp_child_opts {
+    const char *const *argv; /* NULL-terminated; argv[0] is the path of the executable */
+    const char *const *env;  /* NULL-terminated "NAME=value"; NULL: the parent's environment */
+};
+
+int gp_child_create(struct gp_child **child, const struct gp_child_opts *opts, struct gp_error *err);
+
+pid_t gp_child_pid(const struct gp_child *child);
+int gp_child_pidfd(const struct gp_child *child);      /* readable once the child is dead; owned by the handle */
+int gp_child_control_fd(const struct gp_child *child); /* the parent's end; owned by the handle */
+
+/* Whether the child is dead, and then why, as in "killed by SIGKILL" or "exited with code 1" (at most `size`
+ * bytes with the final zero). Does not wait. */
+bool gp_child_dead(const struct gp_child *child, char *reason, size_t size);
+
+/* The last bytes the child wrote to stderr, cut at a line's start where there is one; returns their number. */
+size_t gp_child_stderr_tail(const struct gp_child *child, char *text, size_t size);
+
+/* Fill `err` with GP_ERROR_DIED: pid, reason and last stderr lines. Returns -1. */
+int gp_child_died(const struct gp_child *child, struct gp_error *err);
+
+/* Wait until it is dead, for at most timeout_ns; whether it is. */
+bool gp_child_wait(const struct gp_child *child, uint64_t timeout_ns);
+
+/* Close the control socket (the child's signal to leave), give it `grace_ns`, then SIGKILL its process group, and
+ * reap it. Takes at most grace_ns plus the kernel's time to kill, also when the child is stopped. Idempotent. */
+void gp_child_stop(struct gp_child *child, uint64_t grace_ns);
+
+/* After fork, in the forked child: drop the descriptors, so that the parent's death still reaches the child. */
+void gp_child_abandon(struct gp_child *child);
+
+void gp_child_destroy(struct gp_child *child); /* stops it first, with no grace */
+
+#endif

@@ -1,0 +1,2 @@
+/* stub: to be written by its owner */
+int main(void) { return 0; }

@@ -1,0 +1,122 @@
+"""The C engine as Python sees it (csrc/python). Times are seconds; sizes bytes; blocking calls release the GIL and
+look at signals every 50 ms or sooner, so KeyboardInterrupt comes out of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, final
+
+class EngineFailure(Exception):
+    """Raised by every function here; args = (code, message), code one of "engine", "connect", "died", "invalid",
+    "stopped". grpcperf.errors turns it into the public exceptions."""
+
+def abandon_after_fork() -> None:
+    """In a forked child: drop the descriptors of every Child, so that the parent's death still reaches its servers."""
+
+def versions() -> dict[str, str]:
+    """grpc (core version as the library gives it), protobuf_c, compiler, build ("release" or "debug")."""
+
+def probe(address: str, timeout: float) -> dict[str, Any]:
+    """resolved, authority, connect_s, settings: {max_concurrent_streams, initial_window_size, max_frame_size,
+    max_header_list_size, header_table_size}, each an int or None where the peer sent none."""
+
+def benchmark_request(request_size: int, response_size: int) -> bytes:
+    """A serialized grpc.testing.SimpleRequest."""
+
+def histogram_slot(value_ns: int) -> int: ...
+def histogram_slot_high(slot: int) -> int: ...
+def process_sample(
+    pid: int,
+    *,
+    pss: bool = False,
+    maps: bool = False,
+    sockets: bool = False,
+    switches: bool = False,
+    fds: bool = False,
+) -> dict[str, int | float]:
+    """time (monotonic seconds), rss, rss_anon, peak_rss, cpu_user_s, cpu_system_s, threads; pss; writable, mappings;
+    sockets; context_switches; fds, where asked for."""
+
+def fd_limit(pid: int = 0) -> tuple[int, int]:
+    """Soft and hard limit on open descriptors of a process (0: this one); -1 for no limit."""
+
+@final
+class Child:
+    """A child process with a control channel."""
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None: ...
+    pid: int
+    pidfd: int
+    def ready(self, timeout: float) -> dict[str, Any]:
+        """Wait for Ready: port, pid, versions."""
+    def memstats(self, settle: bool, timeout: float) -> dict[str, int | bool]:
+        """The fields of MemStats in proto/control.proto."""
+    def counters(self, timeout: float) -> dict[str, int]: ...
+    def release(self, timeout: float) -> None: ...
+    def reset_peaks(self, timeout: float) -> None: ...
+    def dead(self) -> str | None:
+        """Why it is dead ("killed by SIGKILL", "exited with code 1"), or None while it lives."""
+    def stderr_tail(self) -> str: ...
+    def close(self, grace: float = ...) -> None:
+        """End it, with SIGKILL after `grace` seconds. Idempotent, quiet when it is dead; in a forked child a no-op."""
+
+Request = dict[str, Any]
+"""kind ("unary", "server_stream", "client_stream", "bidi", "bidi_free"), method, message (bytes), metadata
+(sequence of (str, str)), deadline (seconds, 0 none), messages (0: no bound)."""
+
+@final
+class Run:
+    """A load run in threads of its own: see csrc/load/run.h."""
+    def __init__(
+        self,
+        *,
+        transport: str,
+        target: str,
+        authority: str,
+        connections: int,
+        channel_args: Mapping[str, int | str],
+        request: Request,
+        threads: int,
+        concurrency: int,
+        connect_timeout: float,
+        warmup: float,
+        duration: float,
+        calls: int,
+        drain: float,
+        think_time: float,
+        server_pid: int,
+        server_pidfd: int,
+        cpus: Sequence[int] | None,
+    ) -> None: ...
+    def start(self) -> None: ...
+    def wait(self, timeout: float) -> bool: ...
+    def stop(self) -> None: ...
+    def snapshot(self) -> dict[str, Any]:
+        """phase ("connect", "warmup", "measure", "drain", "ended"), elapsed_s, calls, ok."""
+    def result(self) -> dict[str, Any]:
+        """status {class name: count, only those that occurred}, latency, errors (histograms), ok_in_window,
+        all_in_window, messages_sent, messages_received, window_s, windows (list of {start_s, length_s, ok, failed,
+        entries}), connect_s, connected, reconnects, drain_s, client_cpu_s, server_cpu_s (None when not known),
+        server_died, stopped.
+        A histogram is {count, overflow, sum_ns, min_ns, max_ns, entries}; entries are bytes: pairs of native uint64
+        (slot, count) in rising order of slot."""
+
+@final
+class Park:
+    """Calls held in flight: see csrc/load/park.h."""
+    def __init__(
+        self,
+        *,
+        transport: str,
+        target: str,
+        authority: str,
+        connections: int,
+        channel_args: Mapping[str, int | str],
+        request: Request,
+        calls: int,
+        connect_timeout: float,
+    ) -> None: ...
+    def start(self) -> None: ...
+    def counts(self) -> dict[str, Any]:
+        """connecting, connected, sent, finished, status {class: count}, first_sent_s, last_finished_s (monotonic).
+        Raises when it could not connect."""
+    def cancel(self) -> None: ...
+    def wait_finished(self, timeout: float) -> bool: ...
+    def close(self) -> None: ...
