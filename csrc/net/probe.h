@@ -3,10 +3,10 @@
 #ifndef GP_NET_PROBE_H
 #define GP_NET_PROBE_H
 
-#include <stdatomic.h>
 #include <stdint.h>
 
 struct gp_error;
+struct gp_wait;
 
 struct gp_probe {
     char resolved[128];  /* the address that answered, as gRPC spells it: "ipv4:127.0.0.1:50051",
@@ -18,10 +18,8 @@ struct gp_probe {
 };
 
 /* Address: "host:port", "[ipv6]:port", "unix:/path". Tries each address of a name in turn. All waiting together is
- * bounded by timeout_ns; the connection is closed again before this returns. GP_ERROR_CONNECT names the address and
- * the cause: unknown host, refused, HTTP/1, TLS, silence, closed at once. `stop` (may be NULL) is looked at about
- * every 20 ms. */
-int gp_probe(const char *address, uint64_t timeout_ns, const atomic_int *stop, struct gp_probe *probe,
-             struct gp_error *err);
+ * bounded by wait->timeout_ns; the connection is closed again before this returns. GP_ERROR_CONNECT names the address and
+ * the cause: unknown host, refused, HTTP/1, TLS, silence, closed at once. */
+int gp_probe(const char *address, const struct gp_wait *wait, struct gp_probe *probe, struct gp_error *err);
 
 #endif
