@@ -90,6 +90,9 @@ struct gp_client_stats {
     uint64_t messages_sent, messages_received;
 };
 
+/* Version of the gRPC C core in use, as it gives it itself, e.g. "29.0.0". Starts nothing. */
+const char *gp_client_core_version(void);
+
 /* Copies what it needs of opts. */
 int gp_client_create(struct gp_client **client, const struct gp_client_opts *opts, struct gp_error *err);
 

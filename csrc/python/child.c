@@ -1,1 +1,358 @@
-/* stub: to be written by its owner */
+/* _engine.Child: a child process with its control channel. */
+#include "python/engine.h"
+
+#include <structmember.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "process/child.h"
+#include "process/control.h"
+
+struct child_object {
+    PyObject_HEAD struct gp_child *child;
+    struct gp_control *control;
+    pid_t owner; /* the process that made it */
+    int pid, pidfd;
+    struct child_object *next; /* in engine_state.children */
+};
+
+typedef Grpcperf__Control__FromChild from_child;
+typedef Grpcperf__Control__ToChild to_child;
+
+/* The strings of a Python sequence as a NULL-terminated array that points into them. */
+static const char **string_array(PyObject *fast)
+{
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
+    const char **array = PyMem_Calloc((size_t)count + 1, sizeof *array);
+    if (!array)
+        return (void *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        array[i] = PyBytes_AsString(PySequence_Fast_GET_ITEM(fast, i));
+        if (!array[i]) {
+            PyMem_Free(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+/* Each str of `items` in the file system's encoding, as a list of bytes. */
+static PyObject *encode_all(PyObject *items)
+{
+    PyObject *fast = PySequence_Fast(items, "argv is a sequence of str");
+    PyObject *list = fast ? PyList_New(0) : NULL;
+    for (Py_ssize_t i = 0; list && i < PySequence_Fast_GET_SIZE(fast); i++) {
+        PyObject *bytes = NULL;
+        if (!PyUnicode_FSConverter(PySequence_Fast_GET_ITEM(fast, i), &bytes) || PyList_Append(list, bytes))
+            Py_CLEAR(list);
+        Py_XDECREF(bytes);
+    }
+    Py_XDECREF(fast);
+    return list;
+}
+
+/* "NAME=value" of each entry of a mapping. */
+static PyObject *encode_env(PyObject *mapping)
+{
+    PyObject *items = PyMapping_Items(mapping);
+    PyObject *list = items ? PyList_New(0) : NULL;
+    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(items); i++) {
+        PyObject *key, *value;
+        PyObject *text = NULL;
+        if (PyArg_ParseTuple(PyList_GET_ITEM(items, i), "UU", &key, &value))
+            text = PyUnicode_FromFormat("%U=%U", key, value);
+        if (!text || PyList_Append(list, text))
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    Py_XDECREF(items);
+    PyObject *encoded = list ? encode_all(list) : NULL;
+    Py_XDECREF(list);
+    return encoded;
+}
+
+static int spawn(struct child_object *self, struct engine_state *state, PyObject *argv, PyObject *env)
+{
+    struct gp_error err = {0};
+    int status = -1;
+    const char **arguments = string_array(argv);
+    const char **environment = string_array(env);
+    if (arguments && environment) {
+        struct gp_child_opts opts = {.argv = arguments, .env = environment};
+        status = gp_child_create(&self->child, &opts, &err);
+        if (!status)
+            status = gp_control_create(&self->control, self->child, &err);
+        if (status)
+            engine_raise(state, &err);
+    }
+    PyMem_Free(arguments);
+    PyMem_Free(environment);
+    return status;
+}
+
+static int child_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"argv", "env", NULL};
+    struct child_object *self = (struct child_object *)object;
+    struct engine_state *state = engine_state_of(object);
+    PyObject *argv, *env;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO:Child", names, &argv, &env) || engine_claim(state))
+        return -1;
+    if (self->child) {
+        PyErr_SetString(PyExc_TypeError, "a Child is started once");
+        return -1;
+    }
+    argv = encode_all(argv);
+    env = argv ? encode_env(env) : NULL;
+    int status = env ? spawn(self, state, argv, env) : -1;
+    Py_XDECREF(argv);
+    Py_XDECREF(env);
+    if (status)
+        return -1;
+    self->owner = getpid();
+    self->pid = gp_child_pid(self->child);
+    self->pidfd = gp_child_pidfd(self->child);
+    self->next = state->children;
+    state->children = self;
+    return 0;
+}
+
+static void unlink_child(struct engine_state *state, struct child_object *self)
+{
+    struct child_object **link = &state->children;
+    while (*link && *link != self)
+        link = &(*link)->next;
+    if (*link)
+        *link = self->next;
+}
+
+static void child_dealloc(PyObject *object)
+{
+    struct child_object *self = (struct child_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    unlink_child(engine_state_of(object), self);
+    gp_control_destroy(self->control);
+    Py_BEGIN_ALLOW_THREADS;
+    gp_child_destroy(self->child);
+    Py_END_ALLOW_THREADS;
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+void child_abandon_all(struct engine_state *state)
+{
+    for (struct child_object *child = state->children; child; child = child->next)
+        gp_child_abandon(child->child);
+}
+
+static int check(struct child_object *self)
+{
+    if (self->child)
+        return engine_check_owner(engine_state_of((PyObject *)self), self->owner);
+    PyErr_SetString(PyExc_ValueError, "the Child was not started");
+    return -1;
+}
+
+/* Ask, with the GIL released, and check that the answer is of the kind wanted. NULL with an exception. */
+static from_child *ask(struct child_object *self, const to_child *request, double timeout_s,
+                       Grpcperf__Control__FromChild__WhatCase wanted)
+{
+    struct gp_error err = {0};
+    struct engine_wait wait;
+    from_child *reply = NULL;
+    if (check(self))
+        return NULL;
+    engine_wait_begin(&wait, timeout_s);
+    int status = request ? gp_control_request(self->control, request, &wait.wait, &reply, &err)
+                         : gp_control_ready(self->control, &wait.wait, &reply, &err);
+    engine_wait_end(&wait);
+    if (!status && reply->what_case != wanted) {
+        grpcperf__control__from_child__free_unpacked(reply, NULL);
+        reply = NULL;
+        status = gp_error_set(&err, GP_ERROR_ENGINE, "the child (pid %d) answered something else", self->pid);
+    }
+    if (status)
+        engine_raise(engine_state_of((PyObject *)self), &err);
+    return status ? NULL : reply;
+}
+
+static PyObject *child_ready(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"timeout", NULL};
+    double timeout;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "d:ready", names, &timeout))
+        return NULL;
+    from_child *reply =
+        ask((struct child_object *)object, NULL, timeout, GRPCPERF__CONTROL__FROM_CHILD__WHAT_READY);
+    if (!reply)
+        return NULL;
+    PyObject *ready = Py_BuildValue("{sIsLss}", "port", (unsigned)reply->ready->port, "pid",
+                                    (long long)reply->ready->pid, "versions", reply->ready->versions);
+    grpcperf__control__from_child__free_unpacked(reply, NULL);
+    return ready;
+}
+
+static PyObject *memstats_to_python(const Grpcperf__Control__MemStats *m)
+{
+    typedef unsigned long long u;
+    return Py_BuildValue("{sKsKsKsKsKsKsIsKsKsKsO}", "heap_alloc", (u)m->heap_alloc, "heap_sys",
+                         (u)m->heap_sys, "heap_idle", (u)m->heap_idle, "stack_inuse", (u)m->stack_inuse,
+                         "stack_sys", (u)m->stack_sys, "sys", (u)m->sys, "threads", (unsigned)m->threads,
+                         "running", (u)m->running, "streams", (u)m->streams, "threadless", (u)m->threadless,
+                         "settled", m->settled ? Py_True : Py_False);
+}
+
+static PyObject *child_memstats(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"settle", "timeout", NULL};
+    double timeout;
+    int settle;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "pd:memstats", names, &settle, &timeout))
+        return NULL;
+    Grpcperf__Control__Sample sample = GRPCPERF__CONTROL__SAMPLE__INIT;
+    sample.settle = settle;
+    to_child request = GRPCPERF__CONTROL__TO_CHILD__INIT;
+    request.what_case = GRPCPERF__CONTROL__TO_CHILD__WHAT_SAMPLE;
+    request.sample = &sample;
+    from_child *reply =
+        ask((struct child_object *)object, &request, timeout, GRPCPERF__CONTROL__FROM_CHILD__WHAT_MEMSTATS);
+    if (!reply)
+        return NULL;
+    PyObject *memstats = memstats_to_python(reply->memstats);
+    grpcperf__control__from_child__free_unpacked(reply, NULL);
+    return memstats;
+}
+
+static PyObject *counters_to_python(const Grpcperf__Control__Counters *c)
+{
+    typedef unsigned long long u;
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsK}", "running", (u)c->running, "peak_running",
+                         (u)c->peak_running, "parked", (u)c->parked, "queued", (u)c->queued, "started",
+                         (u)c->started, "finished", (u)c->finished, "rejected", (u)c->rejected, "cancelled",
+                         (u)c->cancelled, "deadline_exceeded", (u)c->deadline_exceeded,
+                         "work_after_cancel_us", (u)c->work_after_cancel_us);
+}
+
+static PyObject *child_counters(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"timeout", NULL};
+    double timeout;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "d:counters", names, &timeout))
+        return NULL;
+    Grpcperf__Control__GetCounters get = GRPCPERF__CONTROL__GET_COUNTERS__INIT;
+    to_child request = GRPCPERF__CONTROL__TO_CHILD__INIT;
+    request.what_case = GRPCPERF__CONTROL__TO_CHILD__WHAT_GET_COUNTERS;
+    request.get_counters = &get;
+    from_child *reply =
+        ask((struct child_object *)object, &request, timeout, GRPCPERF__CONTROL__FROM_CHILD__WHAT_COUNTERS);
+    if (!reply)
+        return NULL;
+    PyObject *counters = counters_to_python(reply->counters);
+    grpcperf__control__from_child__free_unpacked(reply, NULL);
+    return counters;
+}
+
+/* Requests that are answered by Done. */
+static PyObject *ask_done(PyObject *object, const to_child *request, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"timeout", NULL};
+    double timeout;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "d", names, &timeout))
+        return NULL;
+    from_child *reply =
+        ask((struct child_object *)object, request, timeout, GRPCPERF__CONTROL__FROM_CHILD__WHAT_DONE);
+    if (!reply)
+        return NULL;
+    grpcperf__control__from_child__free_unpacked(reply, NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *child_release(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    Grpcperf__Control__Release release = GRPCPERF__CONTROL__RELEASE__INIT;
+    to_child request = GRPCPERF__CONTROL__TO_CHILD__INIT;
+    request.what_case = GRPCPERF__CONTROL__TO_CHILD__WHAT_RELEASE;
+    request.release = &release;
+    return ask_done(object, &request, args, keywords);
+}
+
+static PyObject *child_reset_peaks(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    Grpcperf__Control__ResetPeaks reset = GRPCPERF__CONTROL__RESET_PEAKS__INIT;
+    to_child request = GRPCPERF__CONTROL__TO_CHILD__INIT;
+    request.what_case = GRPCPERF__CONTROL__TO_CHILD__WHAT_RESET_PEAKS;
+    request.reset_peaks = &reset;
+    return ask_done(object, &request, args, keywords);
+}
+
+static PyObject *child_dead(PyObject *object, PyObject *unused)
+{
+    struct child_object *self = (struct child_object *)object;
+    char reason[256];
+    if (check(self))
+        return NULL;
+    if (!gp_child_dead(self->child, reason, sizeof reason))
+        Py_RETURN_NONE;
+    return PyUnicode_FromString(reason);
+}
+
+static PyObject *child_stderr_tail(PyObject *object, PyObject *unused)
+{
+    struct child_object *self = (struct child_object *)object;
+    char text[4096];
+    if (check(self))
+        return NULL;
+    size_t size = gp_child_stderr_tail(self->child, text, sizeof text);
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)size, "replace");
+}
+
+static PyObject *child_close(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"grace", NULL};
+    struct child_object *self = (struct child_object *)object;
+    double grace = 1.5; /* with the kill and the reaping, closing stays within 2 s */
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|d:close", names, &grace))
+        return NULL;
+    if (self->child && self->owner == getpid()) {
+        Py_BEGIN_ALLOW_THREADS;
+        gp_child_stop(self->child, grace > 0 ? (uint64_t)(grace * 1e9) : 0);
+        Py_END_ALLOW_THREADS;
+    }
+    Py_RETURN_NONE;
+}
+
+#define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef child_methods[] = {
+    {"ready", WITH_KEYWORDS(child_ready), "Wait for the child's Ready."},
+    {"memstats", WITH_KEYWORDS(child_memstats), "Ask for memory statistics."},
+    {"counters", WITH_KEYWORDS(child_counters), "Ask for the handlers' counters."},
+    {"release", WITH_KEYWORDS(child_release), "Let every parked call go."},
+    {"reset_peaks", WITH_KEYWORDS(child_reset_peaks), "Start peaks anew."},
+    {"dead", child_dead, METH_NOARGS, "Why it is dead, or None."},
+    {"stderr_tail", child_stderr_tail, METH_NOARGS, "The last it wrote to stderr."},
+    {"close", WITH_KEYWORDS(child_close), "End it."},
+    {NULL},
+};
+
+static PyMemberDef child_members[] = {
+    {"pid", T_INT, offsetof(struct child_object, pid), READONLY, "process id"},
+    {"pidfd", T_INT, offsetof(struct child_object, pidfd), READONLY, "readable once it is dead"},
+    {NULL},
+};
+
+static PyType_Slot child_slots[] = {
+    {Py_tp_doc, "A child process with a control channel."},
+    {Py_tp_init, child_init},
+    {Py_tp_dealloc, child_dealloc},
+    {Py_tp_methods, child_methods},
+    {Py_tp_members, child_members},
+    {0, NULL},
+};
+
+PyType_Spec child_spec = {
+    .name = "grpcperf._engine.Child",
+    .basicsize = sizeof(struct child_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = child_slots,
+};

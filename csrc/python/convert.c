@@ -1,1 +1,269 @@
-/* stub: to be written by its owner */
+/* Conversions between C and Python: errors, waiting, numbers, requests, histograms. */
+#include "python/engine.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/histogram.h"
+
+static const char *code_name(enum gp_error_code code)
+{
+    switch (code) {
+    case GP_ERROR_CONNECT:
+        return "connect";
+    case GP_ERROR_DIED:
+        return "died";
+    case GP_ERROR_INVALID:
+        return "invalid";
+    case GP_ERROR_STOPPED:
+        return "stopped";
+    default:
+        return "engine";
+    }
+}
+
+PyObject *engine_raise(const struct engine_state *state, const struct gp_error *err)
+{
+    /* A signal handler that raised while the engine waited has the word. */
+    if (PyErr_Occurred())
+        return NULL;
+    /* strerror and peers' words may be in any encoding. */
+    PyObject *message = PyUnicode_DecodeUTF8(err->message, (Py_ssize_t)strlen(err->message), "replace");
+    PyObject *args = message ? Py_BuildValue("(sN)", code_name(err->code), message) : NULL;
+    if (args) {
+        PyErr_SetObject(state->failure, args);
+        Py_DECREF(args);
+    }
+    return NULL;
+}
+
+int engine_claim(struct engine_state *state)
+{
+    if (!state->owner)
+        state->owner = getpid();
+    return engine_check_owner(state, state->owner);
+}
+
+int engine_check_owner(const struct engine_state *state, pid_t owner)
+{
+    if (owner == getpid())
+        return 0;
+    struct gp_error err = {0};
+    gp_error_set(
+        &err, GP_ERROR_ENGINE,
+        "this process (%d) was forked from process %d, whose servers and runs it cannot use; start it by "
+        "spawn (multiprocessing.set_start_method(\"spawn\")) and create them anew",
+        (int)getpid(), (int)owner);
+    engine_raise(state, &err);
+    return -1;
+}
+
+static int interrupted(void *context)
+{
+    struct engine_wait *wait = context;
+    PyEval_RestoreThread(wait->saved);
+    int raised = PyErr_CheckSignals();
+    wait->saved = PyEval_SaveThread();
+    return raised;
+}
+
+void engine_wait_begin(struct engine_wait *wait, double timeout_s)
+{
+    double ns = timeout_s < 0 ? 0 : timeout_s * 1e9;
+    wait->wait = (struct gp_wait){
+        .timeout_ns = ns < 9e18 ? (uint64_t)ns : UINT64_MAX / 2,
+        .interrupted = interrupted,
+        .context = wait,
+    };
+    wait->saved = PyEval_SaveThread();
+}
+
+void engine_wait_end(struct engine_wait *wait)
+{
+    PyEval_RestoreThread(wait->saved);
+}
+
+int convert_u64(PyObject *number, void *u64)
+{
+    unsigned long long value = PyLong_AsUnsignedLongLong(number);
+    if (value == (unsigned long long)-1 && PyErr_Occurred())
+        return 0;
+    *(uint64_t *)u64 = value;
+    return 1;
+}
+
+int convert_u32(PyObject *number, void *u32)
+{
+    uint64_t value;
+    if (!convert_u64(number, &value))
+        return 0;
+    if (value > UINT32_MAX) {
+        PyErr_Format(PyExc_OverflowError, "%llu is above 2**32 - 1", (unsigned long long)value);
+        return 0;
+    }
+    *(uint32_t *)u32 = (uint32_t)value;
+    return 1;
+}
+
+int convert_seconds(PyObject *number, void *ns_u64)
+{
+    double value = PyFloat_AsDouble(number);
+    if (value == -1.0 && PyErr_Occurred())
+        return 0;
+    if (!(value >= 0 && value <= 1e9)) {
+        PyErr_SetString(PyExc_ValueError, "seconds must be from 0 to 1e9");
+        return 0;
+    }
+    *(uint64_t *)ns_u64 = (uint64_t)(value * 1e9 + 0.5);
+    return 1;
+}
+
+static int parse_kind(PyObject *name, enum gp_kind *kind)
+{
+    static const char *const names[] = {
+        [GP_KIND_UNARY] = "unary",
+        [GP_KIND_SERVER_STREAM] = "server_stream",
+        [GP_KIND_CLIENT_STREAM] = "client_stream",
+        [GP_KIND_BIDI] = "bidi",
+        [GP_KIND_BIDI_FREE] = "bidi_free",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, names[i]) == 0) {
+            *kind = (enum gp_kind)i;
+            return 0;
+        }
+    }
+    PyErr_Format(PyExc_ValueError, "no such kind of call: %R", name);
+    return -1;
+}
+
+/* A key of the request, which must be there. Borrowed. */
+static PyObject *need(PyObject *request, const char *key)
+{
+    PyObject *value = PyDict_GetItemString(request, key);
+    if (!value)
+        PyErr_Format(PyExc_KeyError, "a request needs %s", key);
+    return value;
+}
+
+static int parse_metadata(struct call_opts *calls, PyObject *pairs)
+{
+    Py_ssize_t count = PySequence_Size(pairs);
+    if (count < 0)
+        return -1;
+    calls->metadata = PyMem_Calloc((size_t)count + 1, sizeof *calls->metadata);
+    if (!calls->metadata) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *pair = PySequence_GetItem(pairs, i);
+        int ok = pair && PyTuple_Check(pair) &&
+                 PyArg_ParseTuple(pair, "ss", &calls->metadata[i].key, &calls->metadata[i].value);
+        Py_XDECREF(pair); /* the sequence keeps it */
+        if (!ok) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_TypeError, "metadata is a sequence of (str, str)");
+            return -1;
+        }
+    }
+    calls->opts.request.metadata = calls->metadata;
+    calls->opts.request.metadata_count = (size_t)count;
+    return 0;
+}
+
+static int parse_args(struct call_opts *calls, PyObject *args)
+{
+    if (!PyDict_Check(args)) {
+        PyErr_SetString(PyExc_TypeError, "channel_args is a dict");
+        return -1;
+    }
+    calls->args = PyMem_Calloc((size_t)PyDict_Size(args) + 1, sizeof *calls->args);
+    if (!calls->args) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    PyObject *key, *value;
+    Py_ssize_t position = 0;
+    size_t count = 0;
+    while (PyDict_Next(args, &position, &key, &value)) {
+        struct gp_client_arg *arg = &calls->args[count++];
+        arg->key = PyUnicode_AsUTF8(key);
+        if (PyUnicode_Check(value))
+            arg->text = PyUnicode_AsUTF8(value);
+        else
+            arg->number = PyLong_AsLongLong(value);
+        if (PyErr_Occurred())
+            return -1;
+    }
+    calls->opts.args = calls->args;
+    calls->opts.arg_count = count;
+    return 0;
+}
+
+int call_opts_init(struct call_opts *calls, PyObject *request, PyObject *channel_args)
+{
+    struct gp_request *out = &calls->opts.request;
+    PyObject *kind, *method, *message, *metadata, *deadline, *messages;
+    char *data;
+    Py_ssize_t size;
+    if (!PyDict_Check(request)) {
+        PyErr_SetString(PyExc_TypeError, "a request is a dict");
+        return -1;
+    }
+    if (!(kind = need(request, "kind")) || !(method = need(request, "method")) ||
+        !(message = need(request, "message")) || !(metadata = need(request, "metadata")) ||
+        !(deadline = need(request, "deadline")) || !(messages = need(request, "messages")))
+        return -1;
+    if (parse_kind(kind, &out->kind) || !(out->method = PyUnicode_AsUTF8(method)) ||
+        PyBytes_AsStringAndSize(message, &data, &size) || !convert_seconds(deadline, &out->deadline_ns) ||
+        !convert_u32(messages, &out->messages) || parse_metadata(calls, metadata) ||
+        parse_args(calls, channel_args))
+        return -1;
+    out->message = data;
+    out->message_bytes = (size_t)size;
+    return 0;
+}
+
+void call_opts_fini(struct call_opts *calls)
+{
+    PyMem_Free(calls->metadata);
+    PyMem_Free(calls->args);
+}
+
+PyObject *entries_to_python(const struct gp_histogram_entry *entries, size_t count)
+{
+    return PyBytes_FromStringAndSize((const char *)entries, (Py_ssize_t)(count * sizeof *entries));
+}
+
+PyObject *histogram_to_python(const struct gp_histogram *histogram)
+{
+    size_t count = gp_histogram_export(histogram, NULL, 0);
+    PyObject *entries =
+        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(count * sizeof(struct gp_histogram_entry)));
+    if (!entries)
+        return NULL;
+    /* A bytes object's data lies 32 bytes into its allocation: aligned for uint64. */
+    gp_histogram_export(histogram, (struct gp_histogram_entry *)(void *)PyBytes_AS_STRING(entries), count);
+    return Py_BuildValue("{sKsKsKsKsKsN}", "count", (unsigned long long)histogram->count, "overflow",
+                         (unsigned long long)histogram->overflow, "sum_ns",
+                         (unsigned long long)histogram->sum_ns, "min_ns",
+                         (unsigned long long)(histogram->count ? histogram->min_ns : 0), "max_ns",
+                         (unsigned long long)histogram->max_ns, "entries", entries);
+}
+
+PyObject *classes_to_python(const uint64_t classes[GP_CLASS_COUNT])
+{
+    PyObject *status = PyDict_New();
+    for (int i = 0; status && i < GP_CLASS_COUNT; i++) {
+        if (!classes[i])
+            continue;
+        PyObject *count = PyLong_FromUnsignedLongLong(classes[i]);
+        if (!count || PyDict_SetItemString(status, gp_class_name((enum gp_class)i), count))
+            Py_CLEAR(status);
+        Py_XDECREF(count);
+    }
+    return status;
+}

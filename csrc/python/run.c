@@ -1,1 +1,233 @@
-/* stub: to be written by its owner */
+/* _engine.Run: a load run in threads of its own. */
+#include "python/engine.h"
+
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "load/run.h"
+
+struct run_object {
+    PyObject_HEAD struct gp_run *run;
+    pid_t owner;
+};
+
+/* How long one wait keeps the GIL away from signals. */
+static const uint64_t slice_ns = 50 * GP_NS_PER_MS;
+
+static int parse_cpus(PyObject *cpus, struct gp_run_opts *opts)
+{
+    if (cpus == Py_None)
+        return 0;
+    PyObject *fast = PySequence_Fast(cpus, "cpus is a sequence of int");
+    if (!fast)
+        return -1;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
+    int *numbers = PyMem_Calloc((size_t)count + 1, sizeof *numbers);
+    if (!numbers)
+        PyErr_NoMemory();
+    for (Py_ssize_t i = 0; numbers && i < count; i++)
+        numbers[i] = (int)PyLong_AsLong(PySequence_Fast_GET_ITEM(fast, i));
+    Py_DECREF(fast);
+    opts->cpus = numbers;
+    opts->cpu_count = (size_t)count;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int create(struct run_object *self, struct engine_state *state, const struct gp_run_opts *opts)
+{
+    struct gp_error err = {0};
+    if (gp_run_create(&self->run, opts, &err)) {
+        engine_raise(state, &err);
+        return -1;
+    }
+    self->owner = getpid();
+    return 0;
+}
+
+static int run_init(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"transport",    "target",  "authority",   "connections",     "channel_args",
+                            "request",      "threads", "concurrency", "connect_timeout", "warmup",
+                            "duration",     "calls",   "drain",       "think_time",      "server_pid",
+                            "server_pidfd", "cpus",    NULL};
+    struct run_object *self = (struct run_object *)object;
+    struct engine_state *state = engine_state_of(object);
+    struct gp_run_opts opts = {0};
+    struct gp_client_opts client = {0};
+    struct call_opts calls = {0};
+    PyObject *request, *channel_args, *cpus;
+    int status = -1;
+    if (!PyArg_ParseTupleAndKeywords(
+            args, keywords, "$sssO&OOO&O&O&O&O&O&O&O&iiO:Run", names, &client.transport, &client.target,
+            &client.authority, convert_u32, &client.connections, &channel_args, &request, convert_u32,
+            &opts.threads, convert_u32, &opts.concurrency, convert_seconds, &opts.connect_timeout_ns,
+            convert_seconds, &opts.warmup_ns, convert_seconds, &opts.duration_ns, convert_u64, &opts.calls,
+            convert_seconds, &opts.drain_ns, convert_seconds, &opts.think_ns, &opts.server_pid,
+            &opts.server_pidfd, &cpus) ||
+        engine_claim(state))
+        return -1;
+    if (self->run) {
+        PyErr_SetString(PyExc_TypeError, "a Run is set up once");
+        return -1;
+    }
+    calls.opts = client;
+    calls.opts.max_in_flight = opts.concurrency;
+    if (!call_opts_init(&calls, request, channel_args) && !parse_cpus(cpus, &opts)) {
+        opts.client = calls.opts;
+        status = create(self, state, &opts);
+    }
+    call_opts_fini(&calls);
+    PyMem_Free((void *)opts.cpus);
+    return status;
+}
+
+static void run_dealloc(PyObject *object)
+{
+    struct run_object *self = (struct run_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    /* In a forked child its threads are not there to be joined. */
+    if (self->owner == getpid()) {
+        Py_BEGIN_ALLOW_THREADS;
+        gp_run_destroy(self->run);
+        Py_END_ALLOW_THREADS;
+    }
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static int check(PyObject *object)
+{
+    struct run_object *self = (struct run_object *)object;
+    if (self->run)
+        return engine_check_owner(engine_state_of(object), self->owner);
+    PyErr_SetString(PyExc_ValueError, "the Run was not set up");
+    return -1;
+}
+
+static PyObject *run_start(PyObject *object, PyObject *unused)
+{
+    struct gp_error err = {0};
+    if (check(object))
+        return NULL;
+    if (gp_run_start(((struct run_object *)object)->run, &err))
+        return engine_raise(engine_state_of(object), &err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *run_wait(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"timeout", NULL};
+    struct gp_run *run = ((struct run_object *)object)->run;
+    uint64_t timeout_ns;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&:wait", names, convert_seconds, &timeout_ns) ||
+        check(object))
+        return NULL;
+    uint64_t until_ns = gp_clock_now_ns() + timeout_ns;
+    for (;;) {
+        uint64_t now_ns = gp_clock_now_ns();
+        uint64_t left_ns = now_ns < until_ns ? until_ns - now_ns : 0;
+        bool ended;
+        Py_BEGIN_ALLOW_THREADS;
+        ended = gp_run_wait(run, left_ns < slice_ns ? left_ns : slice_ns);
+        Py_END_ALLOW_THREADS;
+        if (PyErr_CheckSignals())
+            return NULL;
+        if (ended || left_ns <= slice_ns)
+            return PyBool_FromLong(ended);
+    }
+}
+
+static PyObject *run_stop(PyObject *object, PyObject *unused)
+{
+    if (check(object))
+        return NULL;
+    gp_run_stop(((struct run_object *)object)->run);
+    Py_RETURN_NONE;
+}
+
+static PyObject *run_snapshot(PyObject *object, PyObject *unused)
+{
+    static const char *const phases[] = {"connect", "warmup", "measure", "drain", "ended"};
+    struct gp_run_snapshot snapshot;
+    if (check(object))
+        return NULL;
+    gp_run_snapshot(((struct run_object *)object)->run, &snapshot);
+    return Py_BuildValue("{sssdsKsK}", "phase", phases[snapshot.phase], "elapsed_s",
+                         seconds(snapshot.elapsed_ns), "calls", (unsigned long long)snapshot.calls, "ok",
+                         (unsigned long long)snapshot.ok);
+}
+
+static PyObject *windows_to_python(const struct gp_run_result *result)
+{
+    PyObject *list = PyList_New((Py_ssize_t)result->window_count);
+    for (size_t i = 0; list && i < result->window_count; i++) {
+        const struct gp_window *w = &result->windows[i];
+        PyObject *window =
+            Py_BuildValue("{sdsdsKsKsN}", "start_s", seconds(w->start_ns), "length_s", seconds(w->length_ns),
+                          "ok", (unsigned long long)w->ok, "failed", (unsigned long long)w->failed, "entries",
+                          entries_to_python(w->entries, w->entry_count));
+        if (window)
+            PyList_SET_ITEM(list, (Py_ssize_t)i, window);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* Seconds, or None when they could not be told. */
+static PyObject *seconds_or_none(bool known, uint64_t ns)
+{
+    if (known)
+        return PyFloat_FromDouble(seconds(ns));
+    Py_RETURN_NONE;
+}
+
+static PyObject *result_to_python(const struct gp_run_result *r)
+{
+    typedef unsigned long long u;
+    return Py_BuildValue(
+        "{sNsNsNsKsKsKsKsdsNsdsIsIsdsNsNsOsO}", "status", classes_to_python(r->classes), "latency",
+        histogram_to_python(&r->latency), "errors", histogram_to_python(&r->errors), "ok_in_window",
+        (u)r->ok_in_window, "all_in_window", (u)r->all_in_window, "messages_sent", (u)r->messages_sent,
+        "messages_received", (u)r->messages_received, "window_s", seconds(r->window_ns), "windows",
+        windows_to_python(r), "connect_s", seconds(r->connect_ns), "connected", (unsigned)r->connected,
+        "reconnects", (unsigned)r->reconnects, "drain_s", seconds(r->drain_ns), "client_cpu_s",
+        seconds_or_none(r->client_cpu_known, r->client_cpu_ns), "server_cpu_s",
+        seconds_or_none(r->server_cpu_known, r->server_cpu_ns), "server_died",
+        r->server_died ? Py_True : Py_False, "stopped", r->stopped ? Py_True : Py_False);
+}
+
+static PyObject *run_result(PyObject *object, PyObject *unused)
+{
+    const struct gp_run_result *result;
+    struct gp_error err = {0};
+    if (check(object))
+        return NULL;
+    if (gp_run_result(((struct run_object *)object)->run, &result, &err))
+        return engine_raise(engine_state_of(object), &err);
+    return result_to_python(result);
+}
+
+static PyMethodDef run_methods[] = {
+    {"start", run_start, METH_NOARGS, "Start its threads."},
+    {"wait", (PyCFunction)(void (*)(void))run_wait, METH_VARARGS | METH_KEYWORDS, "Whether it has ended."},
+    {"stop", run_stop, METH_NOARGS, "Cease, drain, cancel; returns at once."},
+    {"snapshot", run_snapshot, METH_NOARGS, "Where it is."},
+    {"result", run_result, METH_NOARGS, "What was measured."},
+    {NULL},
+};
+
+static PyType_Slot run_slots[] = {
+    {Py_tp_doc, "A load run in threads of its own."},
+    {Py_tp_init, run_init},
+    {Py_tp_dealloc, run_dealloc},
+    {Py_tp_methods, run_methods},
+    {0, NULL},
+};
+
+PyType_Spec run_spec = {
+    .name = "grpcperf._engine.Run",
+    .basicsize = sizeof(struct run_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = run_slots,
+};
