@@ -1,0 +1,79 @@
+# What a developer types. `make` alone says what there is.
+#
+# Everything is installed into .venv, from the source, by a normal (not an editable) install with asserts on: tests
+# run against what a user would have. Builds are incremental in build/. PYTHON=... chooses another interpreter.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# meson and ninja are found on PATH by meson-python and by the C builds.
+export PATH := $(abspath $(BIN)):$(PATH)
+SHELL := /bin/bash
+
+SOURCES := $(shell find csrc proto grpcperf -type f -not -name '*.pyc' -not -path '*/__pycache__/*') \
+           meson.build meson.options pyproject.toml README.md
+
+.PHONY: help demo test test-c test-py lint bench format deps install clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: install ## measure a native server here: memory per call, throughput over connections (under a minute)
+	$(BIN)/grpcperf demo
+
+test: lint test-c test-py ## everything CI checks: lint, C tests under ASan and UBSan, Python tests
+
+test-c: $(BIN)/.dev build/asan/build.ninja ## the C tests, under AddressSanitizer and UBSan
+	meson compile -C build/asan
+	meson test -C build/asan --print-errorlogs --no-rebuild
+
+test-py: install ## the Python tests, against the installed package
+	$(BIN)/pytest -q
+
+lint: $(BIN)/.dev ## ruff, mypy, clang-format
+	$(BIN)/ruff check grpcperf tests
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
+
+bench: install build/release/.installed ## speed, as one table of figures and ratios (not a test)
+	PYTHONPATH=build/release $(BIN)/python -P tests/bench/bench.py
+
+format: $(BIN)/.dev ## rewrite sources in the project's format
+	$(BIN)/ruff check --fix-only -q grpcperf tests
+	$(BIN)/clang-format -i $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
+
+deps: ## install the system's packages that are missing (apt, as root or with sudo)
+	@bash tools/install-deps.sh "$(PYTHON)"
+
+install: $(BIN)/.installed ## build the package and install it into .venv
+
+clean: ## remove what was built (.venv stays)
+	rm -rf build
+
+$(BIN)/python:
+	@bash tools/install-deps.sh "$(PYTHON)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+
+# The tools: build backend, and the packages of the `dev` extra, read from pyproject.toml so that they stand once.
+$(BIN)/.dev: $(BIN)/python pyproject.toml tools/requirements.py
+	@bash tools/install-deps.sh "$(PYTHON)"
+	$(BIN)/python tools/requirements.py dev > build-requirements.txt
+	$(BIN)/python -m pip install -q -r build-requirements.txt
+	@rm -f build-requirements.txt
+	@touch $@
+
+$(BIN)/.installed: $(BIN)/.dev $(SOURCES)
+	$(BIN)/python -m pip install -q --no-build-isolation --no-deps --force-reinstall \
+	  -Cbuild-dir=build/dev -Csetup-args=-Db_ndebug=false .
+	@touch $@
+
+# What `pip install .` gives a user: optimised, without asserts.
+build/release/.installed: $(BIN)/.dev $(SOURCES)
+	@rm -rf build/release
+	$(BIN)/python -m pip install -q --no-build-isolation --no-deps --target build/release \
+	  -Cbuild-dir=build/release-objects .
+	@touch $@
+
+build/asan/build.ninja: $(BIN)/.dev
+	meson setup build/asan -Dpython=false -Dtests=true -Db_sanitize=address,undefined -Dbuildtype=debugoptimized
