@@ -1,0 +1,134 @@
+"""One reading of a process's memory, in Go's words where the meaning is Go's."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from grpcperf.units import format_bytes, format_number
+
+_GO_NAMES = {
+    "heap_alloc": "HeapAlloc",
+    "heap_sys": "HeapSys",
+    "heap_idle": "HeapIdle",
+    "stack_inuse": "StackInuse",
+    "stack_sys": "StackSys",
+    "sys": "Sys",
+    "total_alloc": "TotalAlloc",
+    "mallocs": "Mallocs",
+    "frees": "Frees",
+    "heap_objects": "HeapObjects",
+    "num_gc": "NumGC",
+    "pause_total_ns": "PauseTotalNs",
+    "gc_cpu_fraction": "GCCPUFraction",
+}
+_SIZES = {
+    *("heap_alloc", "heap_sys", "heap_idle", "stack_inuse", "stack_sys", "sys", "total_alloc"),
+    *("rss", "rss_anon", "pss", "peak_rss", "socket_bytes"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MemStats:
+    """Sizes in bytes, CPU in seconds since the process's start, the rest counts. A field that has no meaning
+    for the process, or was not asked for, is None and never 0.
+
+    `settled` is False when settle was asked for and the numbers did not come to rest.
+    """
+
+    heap_alloc: int | None = None
+    heap_sys: int | None = None
+    heap_idle: int | None = None
+    stack_inuse: int | None = None
+    stack_sys: int | None = None
+    sys: int | None = None
+    total_alloc: int | None = None
+    mallocs: int | None = None
+    frees: int | None = None
+    heap_objects: int | None = None
+    num_gc: int | None = None
+    pause_total_ns: int | None = None
+    gc_cpu_fraction: float | None = None
+    rss: int | None = None
+    rss_anon: int | None = None
+    pss: int | None = None
+    peak_rss: int | None = None
+    socket_bytes: int | None = None
+    cpu_user_s: float | None = None
+    cpu_system_s: float | None = None
+    context_switches: int | None = None
+    threads: int | None = None
+    fds: int | None = None
+    streams: int | None = None
+    running: int | None = None
+    goroutines: int | None = None
+    threadless: int | None = None  # running handlers that own no thread
+    settled: bool = True
+
+    @property
+    def tasks(self) -> int | None:
+        """What is scheduled: goroutines, or threads and the handlers that own no thread."""
+        if self.goroutines is not None:
+            return self.goroutines
+        if self.threads is None:
+            return None
+        return self.threads + (self.threadless or 0)
+
+    def as_go(self) -> dict[str, int | float]:
+        """What is known, under the names of Go's runtime.MemStats in JSON."""
+        values = ((go, getattr(self, name)) for name, go in _GO_NAMES.items())
+        return {go: value for go, value in values if value is not None}
+
+    def as_dict(self) -> dict[str, int | float | bool | None]:
+        """All fields and `tasks`, for JSON and frames."""
+        return {field.name: getattr(self, field.name) for field in fields(self)} | {"tasks": self.tasks}
+
+    @classmethod
+    def from_native(cls, inside: Mapping[str, Any], outside: Mapping[str, Any]) -> MemStats:
+        """From what the native server says (Child.memstats) and what the kernel says of it
+        (process_sample)."""
+        return cls(**_outside(outside), **{name: inside[name] for name in _INSIDE if name in inside})
+
+    @classmethod
+    def from_process(cls, outside: Mapping[str, Any]) -> MemStats:
+        """Of any process, from process_sample alone; `sys` is its writable mappings, where these were asked
+        for."""
+        return cls(**_outside(outside), threads=outside.get("threads"), sys=outside.get("writable"))
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            ["MemStats" + self._remark(), *(f"  {name:<16} {text:>12}" for name, text in self._lines())]
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+            f'<td style="text-align:right">{html.escape(text)}</td></tr>'
+            for name, text in self._lines()
+        )
+        return f"<table><caption>MemStats{html.escape(self._remark())}</caption>{rows}</table>"
+
+    def _remark(self) -> str:
+        return "" if self.settled else " (did not come to rest)"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """What is known, as (name, text), for both representations."""
+        known = (
+            (name, value) for name, value in self.as_dict().items() if value is not None and name != "settled"
+        )
+        return [
+            (name, format_bytes(value) if name in _SIZES else format_number(value)) for name, value in known
+        ]
+
+
+_INSIDE = (
+    *("heap_alloc", "heap_sys", "heap_idle", "stack_inuse", "stack_sys", "sys"),
+    *("threads", "running", "streams", "threadless", "settled"),
+)
+_OUTSIDE = ("rss", "rss_anon", "pss", "peak_rss", "cpu_user_s", "cpu_system_s", "context_switches", "fds")
+
+
+def _outside(sample: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: sample[name] for name in _OUTSIDE if name in sample}

@@ -1,0 +1,234 @@
+"""What a load run measured: the frozen record, and its views as a row, as text and as HTML."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from grpcperf.histogram import Histogram, entries
+from grpcperf.spec import FrozenDict, Load
+from grpcperf.units import MIB
+
+CLASSES = (
+    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
+    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE"),
+    *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
+    *("in_flight_at_end", "transport"),
+)
+
+
+class Status(Mapping[str, int]):
+    """Calls by how they ended: gRPC status names, in_flight_at_end, transport. Each call is in exactly one
+    class.
+
+    Classes that did not occur are absent (no key, not iterated) and read as 0; a name that is no class is a
+    KeyError.
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, counts: Mapping[str, int] = FrozenDict()) -> None:
+        for name in counts:
+            self._require(name)
+        self._counts = {name: counts[name] for name in CLASSES if counts.get(name, 0)}
+
+    def __getitem__(self, name: str) -> int:
+        self._require(name)
+        return self._counts.get(name, 0)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._counts
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._counts.items()))
+
+    def __repr__(self) -> str:
+        return f"Status({self._counts})"
+
+    @staticmethod
+    def _require(name: str) -> None:
+        if name not in CLASSES:
+            near = difflib.get_close_matches(str(name).upper(), CLASSES, n=1, cutoff=0.5)
+            raise KeyError(
+                f"{name!r} is no class of calls" + (f"; did you mean {near[0]!r}?" if near else "")
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A remark on a result's validity. `invalid`: not what was asked for was measured, or it was the
+    client."""
+
+    code: str
+    severity: Literal["warning", "invalid"]
+    message: str  # what is so, with its numbers
+    advice: str = ""  # what to do
+    measured: float | str | None = None
+    threshold: float | str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" + (f"; {self.advice}" if self.advice else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A stretch of the measured window: completions inside it, and the latencies of the OK ones."""
+
+    start_s: float  # from the start of the measured window
+    length_s: float  # the last one may be shorter
+    ok: int
+    failed: int
+    latency: Histogram
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Result:
+    """What one load run measured.
+
+    `calls` were sent inside the measured window, and each is in exactly one class of `status`; `latency` and
+    `service_time` are those of the OK ones (in closed loop the same: from sending to done), `error_latency`
+    those of the others. Rates are of completions inside the window. None means: not known, or no such thing
+    in this run.
+    """
+
+    spec: Load
+    status: Status
+    latency: Histogram
+    service_time: Histogram
+    error_latency: Histogram
+    window_s: float
+    ok_in_window: int
+    all_in_window: int
+    messages_sent: int = 0  # inside the measured window
+    messages_received: int = 0
+    not_sent: int = 0
+    windows: tuple[Window, ...] = ()
+    connections: int = 0  # established
+    reconnects: int = 0
+    connect_s: float | None = None
+    drain_s: float | None = None
+    client_cpu_s: float | None = None  # inside the measured window
+    server_cpu_s: float | None = None
+    offered_rate: float | None = None  # calls per second that the schedule asked for; None in closed loop
+    findings: tuple[Finding, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=FrozenDict)  # effective, read from the wire
+    environment: Mapping[str, Any] = field(default_factory=FrozenDict)
+
+    @classmethod
+    def from_engine(
+        cls,
+        spec: Load,
+        raw: Mapping[str, Any],
+        *,
+        findings: Iterable[Finding] = (),
+        settings: Mapping[str, Any] | None = None,
+        environment: Mapping[str, Any] | None = None,
+    ) -> Result:
+        """From the dict of Run.result (see _engine.pyi)."""
+        latency = Histogram.from_engine(raw["latency"])
+        return cls(
+            spec=spec,
+            status=Status(raw["status"]),
+            latency=latency,
+            service_time=latency,
+            error_latency=Histogram.from_engine(raw["errors"]),
+            window_s=raw["window_s"],
+            ok_in_window=raw["ok_in_window"],
+            all_in_window=raw["all_in_window"],
+            messages_sent=raw["messages_sent"],
+            messages_received=raw["messages_received"],
+            windows=tuple(
+                Window(
+                    start_s=window["start_s"],
+                    length_s=window["length_s"],
+                    ok=window["ok"],
+                    failed=window["failed"],
+                    latency=Histogram(entries(window["entries"])),
+                )
+                for window in raw["windows"]
+            ),
+            connections=raw["connected"],
+            reconnects=raw["reconnects"],
+            connect_s=raw["connect_s"],
+            drain_s=raw["drain_s"],
+            client_cpu_s=raw["client_cpu_s"],
+            server_cpu_s=raw["server_cpu_s"],
+            findings=tuple(findings),
+            settings=FrozenDict(settings or {}),
+            environment=FrozenDict(environment or {}),
+        )
+
+    # --- numbers
+
+    @property
+    def calls(self) -> int:
+        """All calls sent inside the measured window."""
+        return sum(self.status.values())
+
+    @property
+    def errors(self) -> int:
+        """Calls that did not end as OK."""
+        return self.calls - self.status["OK"]
+
+    @property
+    def valid(self) -> bool:
+        """Whether no finding says that something else was measured than was asked for."""
+        return all(finding.severity != "invalid" for finding in self.findings)
+
+    @property
+    def throughput_rps(self) -> float:
+        """OK calls completed inside the measured window, per second of it."""
+        return self._per_second(self.ok_in_window)
+
+    @property
+    def achieved_rate(self) -> float:
+        """Calls sent inside the measured window, per second of it."""
+        return self._per_second(self.calls)
+
+    @property
+    def messages_sent_per_s(self) -> float:
+        return self._per_second(self.messages_sent)
+
+    @property
+    def messages_received_per_s(self) -> float:
+        return self._per_second(self.messages_received)
+
+    @property
+    def mib_per_s(self) -> float:
+        """Payload of requests: of OK calls for unary ones, of messages sent for streams."""
+        requests = self.messages_sent_per_s if self.spec.is_stream else self.throughput_rps
+        return requests * self.spec.message_bytes / MIB
+
+    @property
+    def response_mib_per_s(self) -> float | None:
+        """Payload of responses; None when the request was given, because the size of its answers is not
+        known."""
+        if not self.spec.is_benchmark_service:
+            return None
+        one_each = self.spec.kind in ("unary", "client_stream")
+        responses = self.throughput_rps if one_each else self.messages_received_per_s
+        return responses * self.spec.response_bytes / MIB
+
+    @property
+    def client_cpu_us_per_call(self) -> float | None:
+        """CPU of the client inside the measured window, per call completed in it."""
+        return self._cpu_us_per_call(self.client_cpu_s)
+
+    @property
+    def server_cpu_us_per_call(self) -> float | None:
+        """CPU of the server process likewise; None when its pid is not known."""
+        return self._cpu_us_per_call(self.server_cpu_s)
+
+    def _per_second(self, count: int) -> float:
+        return count / self.window_s if self.window_s > 0 else 0.0
+
+    def _cpu_us_per_call(self, cpu_s: float | None) -> float | None:
+        return None if cpu_s is None or not self.all_in_window else cpu_s / self.all_in_window * 1e6

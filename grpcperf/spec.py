@@ -1,0 +1,351 @@
+"""Load: what is to be measured, as one frozen and checked value."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from grpcperf import units
+from grpcperf.errors import InvalidRequest
+
+SERVICE = "/grpc.testing.BenchmarkService/"
+METHODS = {
+    "unary": SERVICE + "UnaryCall",
+    "server_stream": SERVICE + "StreamingFromServer",
+    "client_stream": SERVICE + "StreamingFromClient",
+    "bidi": SERVICE + "StreamingCall",
+    "bidi_free": SERVICE + "StreamingBothWays",
+}
+KINDS = tuple(METHODS)
+DEFAULT_CONCURRENCY = 64
+
+_MOST = (
+    10_000_000  # calls in flight, connections: far above what a machine holds, far below where counters wrap
+)
+_RESERVED = {"te", "content-type", "user-agent", "host", "connection", "transfer-encoding", "upgrade"}
+
+_C = TypeVar("_C", bound=type)
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed, so that a spec that holds one can be a key. Pickles and dumps as
+    JSON."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("a spec is frozen; use spec.replace(...)")
+
+    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrozenDict, (dict(self),)
+
+
+def refuse_unknown(names: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise InvalidRequest for the first name that is not known, with the names nearest to it."""
+    choices = list(known)
+    for name in names:
+        if name not in choices:
+            near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(choices)}"
+            raise InvalidRequest(f"unknown {what} {name!r}{hint}")
+
+
+def _remember_given(cls: _C) -> _C:
+    """Let the dataclass know which of its fields were given, and refuse an unknown one as InvalidRequest."""
+    generated = cls.__init__  # type: ignore[misc]
+
+    @functools.wraps(generated)
+    def init(self: Any, **given: Any) -> None:
+        refuse_unknown(given, (f.name for f in fields(cls)), f"argument of {cls.__name__}")
+        object.__setattr__(self, "_given", frozenset(given))
+        generated(self, **given)
+
+    cls.__init__ = init  # type: ignore[misc]
+    return cls
+
+
+@_remember_given
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """One load on one target. Durations are seconds or "200ms", "2s", "1m"; sizes bytes or "64KiB".
+
+    Everything is checked and brought into its plain form (seconds, bytes, dicts that cannot be changed) when
+    it is made; raises InvalidRequest naming the argument, the value and the bounds. `concurrency` (calls kept
+    in flight) rises with `connections` unless it was given; `calls` switches `duration` off unless both were
+    given, then whichever ends first. `messages_per_stream=None` lets streams run until the end of the run.
+    """
+
+    kind: str = "unary"
+    method: str | None = None
+    request: Any = None
+    connections: int = 1
+    concurrency: int = DEFAULT_CONCURRENCY
+    duration: float | str | None = 2.0
+    calls: int | None = None
+    warmup: float | str = 0.5
+    drain: float | str = 1.0
+    rate: float | None = None
+    arrival: str = "poisson"
+    steps: Any = None
+    catch_up: str = "bounded"
+    max_in_flight: int = 10_000
+    think_time: float | str = 0.0
+    request_size: int | str = 16
+    response_size: int | str = 16
+    messages_per_stream: int | None = None
+    deadline: float | str | None = None
+    metadata: Mapping[str, str | int] = field(default_factory=dict)
+    compression: str | None = None
+    transport: str = "core"
+    pick: str = "round_robin"
+    calls_per_connection: int | None = None
+    window: int | str | None = None
+    channel_args: Mapping[str, int | str] = field(default_factory=dict)
+    keepalive: Any = None
+    busy_poll: bool = False
+    threads: int = 1
+    seed: int = 0
+    cpus: Any = None
+
+    # Which fields were given by name; set per object before the fields are. Not a field: it takes no part in
+    # equality, repr or the constructor.
+    _given: ClassVar[frozenset[str]] = frozenset()
+
+    def __post_init__(self) -> None:
+        self._check_built()
+        self._check_words()
+        self._check_request()
+        self._check_numbers()
+        self._check_end()
+
+    def replace(self, **changes: Any) -> Load:
+        """A spec with these changes, checked anew. What was left to its default is left to it again."""
+        given = {name: getattr(self, name) for name in self._given}
+        return type(self)(**(given | changes))
+
+    __replace__ = replace  # copy.replace, Python 3.13
+
+    @property
+    def path(self) -> str:
+        """The method called, "/package.Service/Method"."""
+        return self.method or METHODS[self.kind]
+
+    @property
+    def is_stream(self) -> bool:
+        return self.kind != "unary"
+
+    @property
+    def is_benchmark_service(self) -> bool:
+        """Whether requests are made by us, so that request_size and response_size mean something."""
+        return self.request is None
+
+    @property
+    def is_open_loop(self) -> bool:
+        return self.rate is not None
+
+    @property
+    def message_bytes(self) -> int:
+        """Payload of one request: request_size, or the length of the request that was given."""
+        return int(self.request_size) if self.request is None else len(self.request)
+
+    @property
+    def response_bytes(self) -> int:
+        """Payload asked of one response; without meaning when the request was given."""
+        return int(self.response_size)
+
+    def engine_request(self, benchmark_request: Callable[[int, int], bytes]) -> dict[str, Any]:
+        """The Request of _engine.pyi; `benchmark_request` is the engine's function of that name."""
+        message = self.request
+        if message is None:
+            message = benchmark_request(self.message_bytes, self.response_bytes)
+        return {
+            "kind": self.kind,
+            "method": self.path,
+            "message": message,
+            "metadata": [(key, str(value)) for key, value in self.metadata.items()],
+            "deadline": self.deadline or 0.0,
+            "messages": self.messages_per_stream or 0,
+        }
+
+    # --- checks, in the order they are made
+
+    def _check_built(self) -> None:
+        if self.transport == "wire":
+            raise InvalidRequest("transport 'wire' is not built yet; use 'core'")
+        for name, default in _NOT_BUILT.items():
+            value = getattr(self, name)
+            if value != default:
+                raise InvalidRequest(f"{name}={value!r} is not built yet; leave it at {default!r}")
+
+    def _check_words(self) -> None:
+        units.one_of(self.kind, "kind", KINDS)
+        units.one_of(self.transport, "transport", ("core",))
+        self._set("metadata", check_metadata(self.metadata))
+        self._set("channel_args", check_channel_args(self.channel_args))
+        self._set("cpus", check_cpus(self.cpus))
+
+    def _check_request(self) -> None:
+        if self.method is not None and not (
+            isinstance(self.method, str) and re.fullmatch(r"/[!-.0-~]+/[!-.0-~]+", self.method)
+        ):
+            raise InvalidRequest(f'method must be "/package.Service/Method", not {self.method!r}')
+        if self.request is not None:
+            self._set("request", _serialized(self.request))
+            for name in ("request_size", "response_size"):
+                if name in self._given:
+                    raise InvalidRequest(
+                        f"{name} is of the requests that are made here; it contradicts request="
+                    )
+        elif self.method is not None and not self.method.startswith(SERVICE):
+            raise InvalidRequest(f"method {self.method} needs request= (bytes, b'' for an empty message)")
+
+    def _check_numbers(self) -> None:
+        self._set("connections", units.count(self.connections, "connections", high=_MOST))
+        self._set("concurrency", self._checked_concurrency())
+        self._set("threads", units.count(self.threads, "threads", high=1024))
+        if self.threads > self.connections:
+            raise InvalidRequest(
+                f"threads must be at most connections ({self.connections:,}), not {self.threads}: "
+                "each connection belongs to one thread"
+            )
+        for name in ("warmup", "drain", "think_time"):
+            self._set(name, units.seconds(getattr(self, name), name))
+        for name in ("request_size", "response_size"):
+            self._set(name, units.size_bytes(getattr(self, name), name))
+        if self.deadline is not None:
+            self._set("deadline", units.seconds(self.deadline, "deadline", above=True))
+        self._set("seed", units.count(self.seed, "seed", low=0, high=2**64 - 1))
+        if self.messages_per_stream is not None:
+            self._set("messages_per_stream", units.count(self.messages_per_stream, "messages_per_stream"))
+            if not self.is_stream:
+                raise InvalidRequest("messages_per_stream has no meaning for kind 'unary'; leave it out")
+
+    def _checked_concurrency(self) -> int:
+        wanted = units.count(self.concurrency, "concurrency", high=_MOST)
+        if "concurrency" not in self._given:
+            return max(wanted, self.connections)
+        if wanted < self.connections:
+            raise InvalidRequest(
+                f"concurrency must be at least connections ({self.connections:,}), not {wanted:,}: "
+                "a connection without a call in flight measures nothing"
+            )
+        return wanted
+
+    def _check_end(self) -> None:
+        if self.calls is not None:
+            self._set("calls", units.count(self.calls, "calls", high=2**62))
+            if "duration" not in self._given:
+                self._set("duration", None)
+        if self.duration is not None:
+            self._set("duration", units.seconds(self.duration, "duration", above=True))
+        elif self.calls is None:
+            raise InvalidRequest(
+                "duration is None and calls is None: nothing would end the run; give one of them"
+            )
+        elif self.is_stream and self.messages_per_stream is None:
+            raise InvalidRequest(
+                f"calls={self.calls:,} of kind {self.kind!r} would never end: "
+                "give messages_per_stream or duration"
+            )
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+
+# What later versions do; asked for today it is refused rather than ignored.
+_NOT_BUILT: dict[str, Any] = {
+    "rate": None,
+    "arrival": "poisson",
+    "steps": None,
+    "catch_up": "bounded",
+    "max_in_flight": 10_000,
+    "compression": None,
+    "pick": "round_robin",
+    "calls_per_connection": None,
+    "window": None,
+    "keepalive": None,
+    "busy_poll": False,
+}
+
+
+def check_metadata(metadata: Any) -> FrozenDict:
+    """Metadata with lower-case keys and text values, as gRPC allows it on the wire. Raises InvalidRequest."""
+    if not isinstance(metadata, Mapping):
+        raise InvalidRequest(f"metadata must be a dict of texts, not {metadata!r}")
+    checked: dict[str, str] = {}
+    for given, value in metadata.items():
+        key = given.lower() if isinstance(given, str) else ""
+        if not re.fullmatch(r"[0-9a-z_.-]+", key):
+            raise InvalidRequest(f"metadata key {given!r} must be of the characters a-z 0-9 _ . -")
+        if key.startswith("grpc-") or key in _RESERVED:
+            raise InvalidRequest(f"metadata key {given!r} is reserved by gRPC")
+        if key.endswith("-bin"):
+            raise InvalidRequest(f"metadata key {given!r}: binary metadata is not built yet")
+        if key in checked:
+            raise InvalidRequest(f"metadata key {given!r} is given twice")
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if not isinstance(text, str) or not re.fullmatch(r"(?:[!-~](?:[ -~]*[!-~])?)?", text):
+            raise InvalidRequest(
+                f"metadata {given!r} must be printable ASCII without spaces at its ends, not {value!r}"
+            )
+        checked[key] = text
+    return FrozenDict(checked)
+
+
+def check_channel_args(args: Any) -> FrozenDict:
+    """C core's channel arguments: names to ints of 32 bits or texts. Raises InvalidRequest."""
+    if not isinstance(args, Mapping):
+        raise InvalidRequest(f"channel_args must be a dict of ints and texts, not {args!r}")
+    checked: dict[str, int | str] = {}
+    for key, value in args.items():
+        if not isinstance(key, str) or not re.fullmatch(r"[!-~]+", key):
+            raise InvalidRequest(f"channel_args: {key!r} is not the name of an argument")
+        if isinstance(value, str) and "\0" not in value:
+            checked[key] = value
+        elif isinstance(value, bool):
+            checked[key] = int(value)
+        else:
+            checked[key] = units.count(value, f"channel_args[{key!r}]", low=-(2**31))
+    return FrozenDict(checked)
+
+
+def check_cpus(cpus: Any) -> tuple[int, ...] | None:
+    """CPU numbers in rising order from ints or a text such as "0-3,5". Raises InvalidRequest."""
+    if cpus is None:
+        return None
+    if isinstance(cpus, int):
+        cpus = [cpus]
+    wanted: set[int] = set()
+    for part in cpus.split(",") if isinstance(cpus, str) else cpus:
+        first, dash, last = part.partition("-") if isinstance(part, str) else (part, "", "")
+        low = units.count(first, "cpus", low=0, high=4095)
+        high = units.count(last, "cpus", low=low, high=4095) if dash else low
+        wanted.update(range(low, high + 1))
+    if not wanted:
+        raise InvalidRequest(
+            'cpus must name at least one CPU, as [0, 1] or "0-3,5"; None leaves it to the system'
+        )
+    return tuple(sorted(wanted))
+
+
+def _serialized(request: Any) -> bytes:
+    if isinstance(request, (bytes, bytearray, memoryview)):
+        return bytes(request)
+    if hasattr(request, "SerializeToString"):
+        return bytes(request.SerializeToString())
+    if isinstance(request, dict):
+        raise InvalidRequest(
+            "request must be bytes or a protobuf message: a dict needs descriptors, not built yet"
+        )
+    if isinstance(request, Iterable) and not isinstance(request, str):
+        raise InvalidRequest(
+            "request: a pool of several requests is not built yet; give bytes or one message"
+        )
+    raise InvalidRequest(f"request must be bytes or a protobuf message, not {request!r:.60}")
