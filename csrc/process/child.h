@@ -3,8 +3,8 @@
  *
  * The child is expected to die when the control socket reaches end of file, so it cannot outlive its parent; no
  * parent-death signal is used, for that fires when the spawning *thread* ends. A handle belongs to the process
- * that made it: in a forked child every call but gp_child_abandon fails, and destroy leaves the child alone.
- * Calls from several threads are safe. */
+ * that made it: in a forked child gp_child_dead says so, every other call but gp_child_abandon fails, and stop and
+ * destroy only close its descriptors. Calls from several threads are safe. */
 #ifndef GP_PROCESS_CHILD_H
 #define GP_PROCESS_CHILD_H
 
@@ -41,8 +41,9 @@ int gp_child_died(const struct gp_child *child, struct gp_error *err);
 /* Wait until it is dead, for at most timeout_ns; whether it is. */
 bool gp_child_wait(const struct gp_child *child, uint64_t timeout_ns);
 
-/* Close the control socket (the child's signal to leave), give it `grace_ns`, then SIGKILL its process group, and
- * reap it. Takes at most grace_ns plus the kernel's time to kill, also when the child is stopped. Idempotent. */
+/* Shut the control socket down (the child's signal to leave), give it `grace_ns`, then SIGKILL its process group,
+ * and reap it. Takes at most grace_ns plus the kernel's time to kill, also when the child is stopped. Idempotent.
+ * Descriptors stay open until destroy; threads waiting on them wake up. */
 void gp_child_stop(struct gp_child *child, uint64_t grace_ns);
 
 /* After fork, in the forked child: drop the descriptors, so that the parent's death still reaches the child. */
