@@ -1,0 +1,322 @@
+/* Tests of net/probe: a scripted peer on a thread for each thing an address can turn out to be. */
+#include "net/probe.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/wait.h"
+#include "check.h"
+#include "scripted_peer.h"
+
+static int look(const char *address, uint64_t timeout_ms, struct gp_probe *probe, struct gp_error *err)
+{
+    struct gp_wait wait = {.timeout_ns = timeout_ms * GP_NS_PER_MS};
+
+    memset(probe, 0xee, sizeof *probe);
+    *err = (struct gp_error){0};
+    return gp_probe(address, &wait, probe, err);
+}
+
+/* The probe of this address fails as CONNECT, in one line with the address and `cause` in it. */
+static void fails(const char *address, uint64_t timeout_ms, const char *cause)
+{
+    struct gp_probe probe;
+    struct gp_error err;
+
+    CHECK(look(address, timeout_ms, &probe, &err) == -1);
+    if (!strstr(err.message, cause))
+        fprintf(stderr, "wanted \"%s\", got \"%s\"\n", cause, err.message);
+    CHECK(strstr(err.message, cause));
+    CHECK(strstr(err.message, address));
+    CHECK(!strchr(err.message, '\n'));
+    CHECK(err.code == GP_ERROR_CONNECT);
+}
+
+static void peer_fails(struct peer peer, const char *cause)
+{
+    uint64_t start_ns = gp_clock_now_ns();
+
+    start_peer(&peer);
+    fails(peer.address, 5000, cause);
+    CHECK(peer.visits == 1);
+    CHECK(gp_clock_now_ns() - start_ns < 2 * GP_NS_PER_S); /* a cause that shows is not waited for */
+    stop_peer(&peer);
+}
+
+#define SAYS(literal) .says = literal, .size = sizeof literal - 1
+
+/* MAX_CONCURRENT_STREAMS 100, then a WINDOW_UPDATE as servers send it along. */
+#define SETTINGS "\0\0\6\4\0\0\0\0\0\0\3\0\0\0\144\0\0\4\10\0\0\0\0\0\0\1\0\0"
+
+static const char HELLO[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+static const char GOODBYE[] = "\0\0\0\4\1\0\0\0\0\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0";
+
+static void check_http2(struct peer *peer, const char *resolved, const char *authority)
+{
+    struct gp_probe probe;
+    struct gp_error err;
+
+    CHECK(look(peer->address, 5000, &probe, &err) == 0);
+    CHECK(err.code == GP_ERROR_NONE);
+    CHECK(strcmp(probe.resolved, resolved) == 0);
+    CHECK(strcmp(probe.authority, authority) == 0);
+    CHECK(probe.connect_ns > 0 && probe.connect_ns < GP_NS_PER_S);
+    CHECK(probe.max_concurrent_streams == 100 && probe.initial_window_size == UINT64_MAX);
+    stop_peer(peer);
+    CHECK(peer->heard_size == sizeof HELLO + sizeof GOODBYE);
+    CHECK(memcmp(peer->heard, HELLO, sizeof HELLO) == 0);
+    CHECK(memcmp(peer->heard + sizeof HELLO, GOODBYE, sizeof GOODBYE) == 0);
+}
+
+static void http2_is_welcome(void)
+{
+    struct peer peer = {SAYS(SETTINGS), .linger = true};
+    char resolved[200];
+
+    start_peer(&peer);
+    snprintf(resolved, sizeof resolved, "ipv4:%s", peer.address);
+    check_http2(&peer, resolved, peer.address);
+}
+
+static void http2_in_single_bytes_is_welcome(void)
+{
+    struct peer peer = {SAYS(SETTINGS), .linger = true, .piecemeal = true, .reads = sizeof HELLO};
+    char resolved[200];
+
+    start_peer(&peer);
+    snprintf(resolved, sizeof resolved, "ipv4:%s", peer.address);
+    check_http2(&peer, resolved, peer.address);
+}
+
+static void ipv6_is_welcome(void)
+{
+    struct peer peer = {SAYS(SETTINGS), .linger = true};
+    char resolved[200];
+
+    peer.listener = listen_tcp(AF_INET6, peer.address, sizeof peer.address);
+    if (peer.listener < 0)
+        return; /* a machine without IPv6 */
+    start_peer(&peer);
+    snprintf(resolved, sizeof resolved, "ipv6:%s", peer.address);
+    check_http2(&peer, resolved, peer.address);
+}
+
+static void names_are_resolved(void)
+{
+    struct peer peer = {SAYS(SETTINGS), .linger = true};
+    char resolved[200], authority[200];
+
+    start_peer(&peer);
+    snprintf(resolved, sizeof resolved, "ipv4:%s", peer.address);
+    snprintf(authority, sizeof authority, "localhost:%s", strchr(peer.address, ':') + 1);
+    strcpy(peer.address, authority);
+    check_http2(&peer, resolved, authority);
+}
+
+static void unix_sockets_are_welcome(void)
+{
+    char directory[] = "/tmp/gp-probe-XXXXXX", resolved[200];
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    struct peer peer = {SAYS(SETTINGS), .linger = true};
+
+    CHECK(mkdtemp(directory));
+    snprintf(un.sun_path, sizeof un.sun_path, "%s/a socket", directory);
+    snprintf(peer.address, sizeof peer.address, "unix:%s", un.sun_path);
+    fails(peer.address, 1000, "No such file");
+    peer.listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    CHECK(bind(peer.listener, (struct sockaddr *)&un, sizeof un) == 0);
+    fails(peer.address, 1000, "refused");
+    CHECK(listen(peer.listener, 1) == 0);
+    start_peer(&peer);
+    snprintf(resolved, sizeof resolved, "unix:%s/a%%20socket", directory);
+    check_http2(&peer, resolved, "localhost");
+
+    char before[200];
+    CHECK(getcwd(before, sizeof before) && chdir(directory) == 0);
+    fails("unix:a socket", 1000, "refused"); /* relative, and its owner is gone */
+    CHECK(chdir(before) == 0);
+    unlink(un.sun_path);
+    rmdir(directory);
+}
+
+static void what_is_not_grpc_is_named(void)
+{
+    peer_fails((struct peer){SAYS("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"), .reads = 24},
+               "answers HTTP/1 (HTTP/1.1 400 Bad Request), not gRPC");
+    peer_fails((struct peer){SAYS("HTTP/1.1 405 Not Allowed\r\n\r\n"), .linger = true},
+               "HTTP/1.1 405 Not Allowed");
+    peer_fails((struct peer){SAYS("<!DOCTYPE HTML>\n<html>Error 505</html>\n"), .reads = 24},
+               "answers HTTP/1");
+    peer_fails(
+        (struct peer){
+            SAYS("HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"),
+            .piecemeal = true, .reads = 24},
+        "answers TLS; plaintext was asked for");
+    peer_fails((struct peer){SAYS("\25\3\1\0\2\2\106"), .reads = 24}, "answers TLS; plaintext was asked for");
+    peer_fails((struct peer){SAYS("\26\3\3\0\5hello"), .linger = true},
+               "answers TLS; plaintext was asked for");
+    peer_fails((struct peer){SAYS("SSH-2.0-OpenSSH_9.2\r\n"), .linger = true},
+               "answers \"SSH-2.0-OpenSSH_9.2\", not gRPC");
+    peer_fails((struct peer){SAYS("\0\0\7\4\0\0\0\0\0\0\0\0"), .linger = true},
+               "00 00 07 04 00 00 00 00 00 00 00 00");
+    peer_fails((struct peer){SAYS("\1\2\3\4garbage"), .linger = true}, "not gRPC");
+    peer_fails((struct peer){SAYS("\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\13"), .linger = true},
+               "GOAWAY, error 11");
+}
+
+static void closing_is_named(void)
+{
+    peer_fails((struct peer){.reads = 24}, "closed the connection without a word (a TLS server or a proxy?)");
+    peer_fails((struct peer){.reads = 0}, "closed the connection without a word");
+    peer_fails((struct peer){.reads = 24, .reset = true}, "closed the connection without a word");
+    peer_fails((struct peer){SAYS("\0\0\6\4\0\0\0\0\0\0\3"), .reads = 33},
+               "closed the connection in the middle of its greeting (11 bytes)");
+}
+
+static void silence_ends_in_time(void)
+{
+    struct peer mute = {.linger = true}, slow = {SAYS("\0\0\6"), .linger = true};
+    uint64_t start_ns = gp_clock_now_ns();
+
+    start_peer(&mute);
+    fails(mute.address, 150, "said nothing for 0.15");
+    uint64_t took_ns = gp_clock_now_ns() - start_ns;
+    CHECK(took_ns >= 150 * GP_NS_PER_MS && took_ns < GP_NS_PER_S);
+    stop_peer(&mute);
+
+    start_peer(&slow);
+    fails(slow.address, 150, "fell silent in the middle of its greeting (3 bytes)");
+    stop_peer(&slow);
+}
+
+static void refusal_is_named(void)
+{
+    char address[64];
+
+    close(listen_tcp(AF_INET, address, sizeof address));
+    fails(address, 1000, "connection refused");
+}
+
+static void unknown_hosts_are_named(void)
+{
+    fails("nosuch..host:80", 1000, "unknown host \"nosuch..host\" (");
+    fails("[fe80::1%nosuchzone]:80", 1000, "unknown host \"fe80::1%nosuchzone\"");
+}
+
+/* A listener that accepts nothing and whose queue is full: the next SYN gets no answer. */
+static void connecting_times_out(void)
+{
+    char address[64];
+    int listener = listen_tcp(AF_INET, address, sizeof address), fillers[16];
+    struct sockaddr_in in;
+    socklen_t size = sizeof in;
+
+    CHECK(listen(listener, 0) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&in, &size) == 0);
+    for (int i = 0; i < 16; i++) {
+        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(fillers[i], (struct sockaddr *)&in, sizeof in);
+    }
+    usleep(20000);
+    uint64_t start_ns = gp_clock_now_ns();
+    fails(address, 200, "timed out connecting (no answer within 0.2");
+    CHECK(gp_clock_now_ns() - start_ns < GP_NS_PER_S);
+    for (int i = 0; i < 16; i++)
+        close(fillers[i]);
+    close(listener);
+}
+
+static void a_full_unix_queue_times_out(void)
+{
+    char path[] = "/tmp/gp-probe-XXXXXX", address[128];
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0), fillers[4];
+
+    CHECK(mkdtemp(path));
+    snprintf(un.sun_path, sizeof un.sun_path, "%s/full", path);
+    snprintf(address, sizeof address, "unix:%s", un.sun_path);
+    CHECK(bind(listener, (struct sockaddr *)&un, sizeof un) == 0 && listen(listener, 0) == 0);
+    for (int i = 0; i < 4; i++) {
+        fillers[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        connect(fillers[i], (struct sockaddr *)&un, sizeof un);
+    }
+    fails(address, 100, "timed out connecting");
+    for (int i = 0; i < 4; i++)
+        close(fillers[i]);
+    close(listener);
+    unlink(un.sun_path);
+    rmdir(path);
+}
+
+static int after_three(void *context)
+{
+    int *asked = context;
+
+    return ++*asked >= 3;
+}
+
+static void a_caller_can_stop_it(void)
+{
+    struct peer mute = {.linger = true};
+    int asked = 0;
+    struct gp_wait wait = {.timeout_ns = UINT64_MAX, .interrupted = after_three, .context = &asked};
+    struct gp_probe probe;
+    struct gp_error err = {0};
+
+    start_peer(&mute);
+    uint64_t start_ns = gp_clock_now_ns();
+    CHECK(gp_probe(mute.address, &wait, &probe, &err) == -1);
+    uint64_t took_ns = gp_clock_now_ns() - start_ns;
+    CHECK(err.code == GP_ERROR_STOPPED && strstr(err.message, mute.address));
+    CHECK(asked == 3);
+    CHECK(took_ns >= 50 * GP_NS_PER_MS && took_ns < GP_NS_PER_S);
+    stop_peer(&mute);
+}
+
+static void nonsense_is_invalid(void)
+{
+    struct gp_probe probe;
+    struct gp_error err;
+
+    CHECK(look("localhost:99999", 1000, &probe, &err) == -1);
+    CHECK(err.code == GP_ERROR_INVALID && strstr(err.message, "localhost:99999"));
+    struct gp_wait wait = {.timeout_ns = GP_NS_PER_S};
+    CHECK(gp_probe("localhost", &wait, &probe, NULL) == -1);
+    CHECK(gp_probe("nosuch..host:1", &wait, &probe, NULL) == -1);
+}
+
+static int lowest_free_fd(void)
+{
+    int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    close(fd);
+    return fd;
+}
+
+int main(void)
+{
+    int fd = lowest_free_fd();
+
+    http2_is_welcome();
+    http2_in_single_bytes_is_welcome();
+    ipv6_is_welcome();
+    names_are_resolved();
+    unix_sockets_are_welcome();
+    what_is_not_grpc_is_named();
+    closing_is_named();
+    silence_ends_in_time();
+    refusal_is_named();
+    unknown_hosts_are_named();
+    connecting_times_out();
+    a_full_unix_queue_times_out();
+    a_caller_can_stop_it();
+    nonsense_is_invalid();
+    CHECK(lowest_free_fd() == fd); /* nothing was left open */
+    return 0;
+}
