@@ -57,8 +57,18 @@ struct gp_request {
     uint32_t messages;             /* streams: messages each way before the client ends the call as OK; 0: the call
                                       goes on until gp_client_end */
     bool parked;                   /* streams: send `messages` (0 is meant), then stay open and idle until the server
-                                      ends the call */
+                                      ends the call. A server_stream always sends its one request */
 };
+
+/* When a call is OK. Every status but OK is the class itself; of calls whose status is OK:
+ *   unary          exactly one response came, else UNIMPLEMENTED, as gRPC's own table of codes has it
+ *   client_stream  the same
+ *   server_stream  the client has read `messages` and cancelled; or the server ended first, for the length is
+ *                  its choice, but at least one message came, else UNKNOWN
+ *   bidi           as many answers came as messages were sent, and `messages` of them, else UNKNOWN
+ *   bidi_free      `messages` sent and as many received, then half-closed and cancelled; or the server ended
+ *                  first, as with server_stream
+ *   parked         whatever number of messages came, but client_stream still needs its one response */
 
 struct gp_client_arg { /* a channel argument of C core */
     const char *key;
@@ -75,6 +85,7 @@ struct gp_client_opts {
     struct gp_request request;
     const struct gp_client_arg *args;
     size_t arg_count;
+    const void *owner; /* the clients of one run have the same; NULL: it stands for itself (gp_client_cpu_known) */
 };
 
 struct gp_event {
@@ -87,7 +98,8 @@ struct gp_event {
 struct gp_client_stats {
     uint32_t connected;      /* connections established by connect */
     uint32_t reconnects;
-    uint64_t messages_sent, messages_received;
+    uint64_t messages_sent;  /* handed to the transport; unary calls' count too */
+    uint64_t messages_received;
 };
 
 /* Version of the gRPC C core in use, as it gives it itself, e.g. "29.0.0". Starts nothing. */
@@ -103,7 +115,9 @@ int gp_client_connect(struct gp_client *client, uint64_t timeout_ns, const atomi
 /* Start one call for each id, on connections taken in turn. */
 void gp_client_submit(struct gp_client *client, const uint64_t *ids, size_t count);
 
-/* Wait until a call has finished, until `until_ns` (gp_clock_now_ns) at the latest, and fill `events`; returns their number. */
+/* Wait until a call has finished, until `until_ns` (gp_clock_now_ns) at the latest, and fill `events`; returns
+ * their number. Core waits in whole milliseconds, rounded up; a time that has passed makes it look without
+ * waiting. */
 size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t capacity, uint64_t until_ns);
 
 /* Let streams that have no bound end as OK after the message they are at. */
@@ -114,9 +128,14 @@ void gp_client_cancel_all(struct gp_client *client);
 
 void gp_client_stats(const struct gp_client *client, struct gp_client_stats *stats);
 
-/* CPU that the client has used so far: the polling thread's, and that of threads the transport keeps out of sight.
- * Call it from the polling thread. */
-uint64_t gp_client_cpu_ns(const struct gp_client *client);
+/* CPU that the client has used so far, for differences: the polling thread's, and that of threads the transport
+ * keeps out of sight. C core mixes the work of all clients of a process (csrc/client/usage.h): there it is what
+ * all of them used since any of them was last asked, so the differences of one run's clients add up to the run's
+ * CPU. Call it from the polling thread: in all clients of a run when the time that counts begins, and at its end. */
+uint64_t gp_client_cpu_ns(struct gp_client *client);
+
+/* Whether those differences are the owner's own: false when a client of another owner was at work since then. */
+bool gp_client_cpu_known(const struct gp_client *client, uint64_t since_ns);
 
 void gp_client_destroy(struct gp_client *client);
 

@@ -1,0 +1,120 @@
+/* core_opts: what a client was asked for, copied into the forms of gRPC: channel arguments, metadata, the
+ * message. */
+#include "client/core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+#define OWN_ARGS 4u
+
+static char *copy_text(const char *text)
+{
+    return text ? strdup(text) : NULL;
+}
+
+static void add_number(grpc_channel_args *args, const char *key, int number)
+{
+    args->args[args->num_args++] =
+        (grpc_arg){.type = GRPC_ARG_INTEGER, .key = copy_text(key), .value.integer = number};
+}
+
+static void add_text(grpc_channel_args *args, const char *key, const char *text)
+{
+    args->args[args->num_args++] =
+        (grpc_arg){.type = GRPC_ARG_STRING, .key = copy_text(key), .value.string = copy_text(text)};
+}
+
+/* The user's come last and win. A proxy named in the environment is left aside, as the probe of the address
+ * does: the connection measured must be the one asked for. Everything else stays gRPC's own default. */
+static int copy_args(struct core_client *client, const struct gp_client_opts *opts, struct gp_error *err)
+{
+    grpc_channel_args *args = &client->args;
+
+    args->args = calloc(OWN_ARGS + opts->arg_count, sizeof *args->args);
+    if (!args->args)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
+    add_number(args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    add_number(args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+    add_number(args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    if (opts->authority)
+        add_text(args, GRPC_ARG_DEFAULT_AUTHORITY, opts->authority);
+    for (size_t i = 0; i < opts->arg_count; i++) {
+        const struct gp_client_arg *arg = &opts->args[i];
+
+        if (arg->text)
+            add_text(args, arg->key, arg->text);
+        else if (arg->number < INT32_MIN || arg->number > INT32_MAX)
+            return gp_error_set(err, GP_ERROR_INVALID, "channel argument %s: %lld does not fit in 32 bits",
+                                arg->key, (long long)arg->number);
+        else
+            add_number(args, arg->key, (int)arg->number);
+    }
+    for (size_t i = 0; i < args->num_args; i++)
+        if (!args->args[i].key || (args->args[i].type == GRPC_ARG_STRING && !args->args[i].value.string))
+            return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
+    return 0;
+}
+
+static int copy_metadata(struct core_client *client, const struct gp_request *request, struct gp_error *err)
+{
+    client->metadata = calloc(request->metadata_count + 1, sizeof *client->metadata);
+    if (!client->metadata)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
+    for (size_t i = 0; i < request->metadata_count; i++) {
+        const struct gp_metadata *wanted = &request->metadata[i];
+        grpc_metadata *made = &client->metadata[client->metadata_count++];
+
+        made->key = grpc_slice_from_copied_string(wanted->key);
+        made->value = grpc_slice_from_copied_string(wanted->value);
+        if (!grpc_header_key_is_legal(made->key) || wanted->key[0] == ':')
+            return gp_error_set(err, GP_ERROR_INVALID,
+                                "metadata key \"%s\" must be of a-z, 0-9, '-', '_' and '.'", wanted->key);
+        if (!grpc_is_binary_header(made->key) && !grpc_header_nonbin_value_is_legal(made->value))
+            return gp_error_set(err, GP_ERROR_INVALID, "metadata %s: its value must be printable ASCII",
+                                wanted->key);
+    }
+    return 0;
+}
+
+int core_opts_copy(struct core_client *client, const struct gp_client_opts *opts, struct gp_error *err)
+{
+    const struct gp_request *request = &opts->request;
+
+    client->kind = request->kind;
+    client->deadline_ns = request->deadline_ns;
+    client->messages = request->messages;
+    client->parked = request->parked;
+    client->message = grpc_slice_from_copied_buffer(request->message, request->message_bytes);
+    client->target = copy_text(opts->target);
+    client->method = copy_text(request->method);
+    if (!client->target || !client->method)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
+    if (copy_args(client, opts, err) < 0)
+        return -1;
+    return copy_metadata(client, request, err);
+}
+
+static void free_args(grpc_channel_args *args)
+{
+    for (size_t i = 0; i < args->num_args; i++) {
+        free(args->args[i].key);
+        if (args->args[i].type == GRPC_ARG_STRING)
+            free(args->args[i].value.string);
+    }
+    free(args->args);
+}
+
+void core_opts_free(struct core_client *client)
+{
+    for (size_t i = 0; i < client->metadata_count; i++) {
+        grpc_slice_unref(client->metadata[i].key);
+        grpc_slice_unref(client->metadata[i].value);
+    }
+    grpc_slice_unref(client->message);
+    free_args(&client->args);
+    free(client->metadata);
+    free(client->target);
+    free(client->method);
+}
