@@ -1,7 +1,7 @@
 /* The control channel: length-prefixed protobuf-c messages over a socket pair, both ends.
  *
  * One request is answered by one message before the next is sent. The parent's end serialises callers from
- * several threads with a lock; the child's end is read by one thread. */
+ * several threads with a lock; the child's end is read by one thread. In a forked child the parent's end refuses. */
 #ifndef GP_PROCESS_CONTROL_H
 #define GP_PROCESS_CONTROL_H
 

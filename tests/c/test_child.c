@@ -1,10 +1,8 @@
 /* Children of every kind of behaviour: /bin/sh, or this binary again with the name of a part to play. */
 #include "process/child.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -18,79 +16,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "check.h"
+#include "children.h"
 
 #define SELF "/proc/self/exe"
 #define LEAVES_WITH_7 "read x <&3; exit 7"
-#define SOON (10 * GP_NS_PER_S)
 #define STRAY_FD 57
-
-static struct gp_child *start(const char *path, const char *option, const char *argument)
-{
-    const char *argv[] = {path, option, argument, NULL};
-    struct gp_child *child;
-    struct gp_error err = {0};
-    if (gp_child_create(&child, &(struct gp_child_opts){.argv = argv}, &err) < 0)
-        fprintf(stderr, "%s\n", err.message);
-    CHECK(err.code == GP_ERROR_NONE);
-    return child;
-}
-
-static struct gp_child *shell(const char *script)
-{
-    return start("/bin/sh", "-c", script);
-}
-
-static bool reason_is(const struct gp_child *child, const char *expected)
-{
-    char reason[128];
-    return gp_child_dead(child, reason, sizeof reason) && strcmp(reason, expected) == 0;
-}
-
-static bool died_as(const struct gp_child *child, const char *what)
-{
-    char expected[1024];
-    struct gp_error err;
-    snprintf(expected, sizeof expected, "server process %d %s", (int)gp_child_pid(child), what);
-    CHECK(gp_child_died(child, &err) == -1);
-    if (strcmp(err.message, expected) != 0)
-        fprintf(stderr, "%s\nand not %s\n", err.message, expected);
-    return err.code == GP_ERROR_DIED && strcmp(err.message, expected) == 0;
-}
-
-static uint64_t stop_takes(struct gp_child *child, uint64_t grace_ns)
-{
-    uint64_t begin = gp_clock_now_ns();
-    gp_child_stop(child, grace_ns);
-    return gp_clock_now_ns() - begin;
-}
-
-/* Wait until a child has written a line, and give it as a number. */
-static int number_from(const struct gp_child *child)
-{
-    char text[64];
-    uint64_t begin = gp_clock_now_ns();
-    do
-        gp_child_stderr_tail(child, text, sizeof text);
-    while (!strchr(text, '\n') && gp_clock_now_ns() - begin < SOON);
-    CHECK(atoi(text) > 0);
-    return atoi(text);
-}
-
-static bool ends(int pidfd, int timeout_ms)
-{
-    struct pollfd poll_fd = {.fd = pidfd, .events = POLLIN};
-    return poll(&poll_fd, 1, timeout_ms) == 1;
-}
-
-static int count_fds(void)
-{
-    int count = 0;
-    DIR *directory = opendir("/proc/self/fd");
-    while (readdir(directory))
-        count++;
-    closedir(directory);
-    return count;
-}
 
 /* ---- how it ended ---- */
 
