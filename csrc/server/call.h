@@ -1,0 +1,137 @@
+/* One call: its handler's state, the operations a handler has, and the events that drive it. A call is worked
+ * on by one thread at a time, which the model sees to; nothing in here locks, but for the list of parked
+ * calls.
+ *
+ *   C core -> queue: accepted -> model.run -> gp_call_begin -> behaviour -> method.begin ... gp_call_finish
+ *   C core -> queue: an operation is complete -> model.deliver -> gp_call_step -> method.received / .sent
+ */
+#ifndef GP_SERVER_CALL_H
+#define GP_SERVER_CALL_H
+
+#include <grpc/grpc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "server/behaviour.h"
+#include "server/timer_heap.h"
+
+struct gp_call;
+struct gp_queue;
+
+/* What a completion queue can say about a call. At most one of each is outstanding. */
+enum gp_event {
+    GP_EVENT_ACCEPTED,
+    GP_EVENT_CLOSED,   /* the call is over for C core: answered, cancelled, or its deadline has passed */
+    GP_EVENT_RECEIVED, /* a message, or the end of the client's side */
+    GP_EVENT_SENT,
+    GP_EVENT_UNSENT,   /* the same operation, failed */
+    GP_EVENT_ANSWERED, /* the status is out, or never will be */
+    GP_EVENT_WOKEN,    /* the delay is over, or the call was released */
+    GP_EVENT_HOME,     /* its thread is done with it */
+    GP_EVENT_COUNT
+};
+
+/* A method of the service (service.c). */
+struct gp_method {
+    const char *path;
+    bool reads_first; /* a call is handed over with its request message */
+    void (*begin)(struct gp_call *call);
+    void (*received)(struct gp_call *call, bool message); /* false: the client has ended its side */
+    void (*sent)(struct gp_call *call);
+    void (*released)(struct gp_call *call); /* in place of begin, when the call was parked */
+};
+
+enum gp_phase { GP_PHASE_WORK, GP_PHASE_DELAY, GP_PHASE_HOLD, GP_PHASE_ANSWER };
+
+struct gp_call {
+    struct gp_queue *queue;
+    const struct gp_method *method; /* NULL: one that nobody knows */
+    grpc_call *core;
+    struct gp_call *next, *previous; /* among the parked, or among the unused */
+    uint8_t tags[GP_EVENT_COUNT];    /* tags[event] == event: a tag's address says whose and what it is */
+
+    /* Written by C core. */
+    grpc_metadata_array metadata;
+    grpc_call_details *details; /* only of calls posted for unknown methods */
+    gpr_timespec deadline;
+    grpc_byte_buffer *message; /* received last */
+    int close_cancelled;
+
+    /* The handler's. */
+    struct gp_behaviour behaviour;
+    void *ballast; /* alloc_bytes */
+    grpc_byte_buffer *reply;
+    uint64_t deadline_ns; /* UINT64_MAX: none */
+    uint64_t accepted_ns; /* only with a deadline */
+    uint64_t cancelled_ns;
+    uint32_t pending; /* completions to come; the call may not go away before */
+    int32_t response_size;
+    enum gp_phase phase;
+    bool parked; /* in the queue's list; under its lock */
+    bool reading, writing;
+    bool headers_sent;
+    bool cancelled;
+    bool finishing; /* a status is decided and waits for a write to complete */
+    bool done;      /* the handler has ended */
+    grpc_status_code status;
+    const char *status_message; /* NULL: none; text that lives until the status is sent */
+
+    /* The model's. */
+    struct gp_timer timer;
+    struct gp_inbox {
+        pthread_mutex_t lock;
+        pthread_cond_t changed;
+        atomic_uint events;  /* a bit for each */
+        uint64_t wake_at_ns; /* 0: not sleeping */
+        bool attended;       /* a thread of its own works on it */
+    } inbox;
+};
+
+struct gp_call *gp_call_create(struct gp_queue *queue);
+void gp_call_destroy(struct gp_call *call);
+void gp_call_reset(
+    struct gp_call *call); /* make it as new, and keep the memory that the next call needs too */
+
+static inline void *gp_call_tag(struct gp_call *call, enum gp_event event)
+{
+    return &call->tags[event];
+}
+
+static inline struct gp_call *gp_call_of_tag(void *tag, enum gp_event *event)
+{
+    uint8_t *place = tag;
+    *event = *place;
+    return (struct gp_call *)(void *)(place - *place - offsetof(struct gp_call, tags));
+}
+
+/* For the queue and the models. */
+void gp_call_watch(struct gp_call *call); /* ask for GP_EVENT_CLOSED: right after accepting */
+void gp_call_refuse(struct gp_call *call, grpc_status_code status,
+                    const char *message);                     /* no handler began */
+void gp_call_begin(struct gp_call *call);                     /* the handler starts, on the calling thread */
+void gp_call_step(struct gp_call *call, enum gp_event event); /* and goes on */
+void gp_call_post(grpc_call *core, void *tag);                /* let `tag` come out of the call's queue */
+bool gp_call_unobserved_cancel(const struct gp_call *call);
+
+static inline bool gp_call_over(const struct gp_call *call)
+{
+    return call->done && call->pending == 0;
+}
+
+/* For methods. */
+void gp_call_receive(struct gp_call *call);  /* leads to received() */
+void gp_call_send(struct gp_call *call);     /* a response of response_size; leads to sent() */
+void gp_call_exchange(struct gp_call *call); /* send, then receive: one operation, leads to received() */
+void gp_call_respond(struct gp_call *call);  /* the one response, and OK */
+void gp_call_finish(struct gp_call *call, grpc_status_code status, const char *message);
+bool gp_call_decode(struct gp_call *call); /* the message into response_size; false: finished with an error */
+
+static inline bool gp_call_held(const struct gp_call *call)
+{
+    return call->phase == GP_PHASE_HOLD;
+}
+
+#endif

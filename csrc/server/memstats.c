@@ -1,0 +1,88 @@
+/* What this process holds.
+ *
+ * heap_alloc counts chunk headers and what glibc caches per thread as live. stack_inuse and stack_sys are of
+ * the server's own threads but for the main one (stacks.h); C core's threads are constant and part of the
+ * baseline. */
+#include "server/memstats.h"
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "process/procfs.h"
+#include "server/models.h"
+#include "server/server.h"
+
+#define SETTLE_READINGS 5
+#define SETTLE_MAX_NS (2 * GP_NS_PER_S)
+
+__attribute__((weak)) int gp_procfs_sample(pid_t, unsigned, struct gp_procfs_sample *, struct gp_error *);
+
+struct heap {
+    uint64_t alloc, sys, idle;
+};
+
+static struct heap read_heap(void)
+{
+#if __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 info = mallinfo2();
+    return (struct heap){
+        .alloc = info.uordblks + info.hblkhd, .sys = info.arena + info.hblkhd, .idle = info.fordblks};
+#else
+    struct mallinfo info = mallinfo(); /* wraps at 4 GiB */
+    return (struct heap){.alloc = (uint64_t)(unsigned)info.uordblks + (unsigned)info.hblkhd,
+                         .sys = (uint64_t)(unsigned)info.arena + (unsigned)info.hblkhd,
+                         .idle = (unsigned)info.fordblks};
+#endif
+}
+
+/* Whether the live bytes stay within 0.5 % over the last readings. */
+static bool at_rest(const uint64_t *readings)
+{
+    uint64_t low = readings[0], high = readings[0];
+    for (unsigned i = 1; i < SETTLE_READINGS; i++) {
+        low = readings[i] < low ? readings[i] : low;
+        high = readings[i] > high ? readings[i] : high;
+    }
+    return (high - low) * 200 <= high;
+}
+
+static bool come_to_rest(gp_memstats_pause pause, void *context)
+{
+    uint64_t readings[SETTLE_READINGS], until_ns = gp_clock_now_ns() + SETTLE_MAX_NS;
+    malloc_trim(0);
+    for (unsigned count = 0;; count++) {
+        readings[count % SETTLE_READINGS] = read_heap().alloc;
+        if (count + 1 >= SETTLE_READINGS && at_rest(readings)) {
+            malloc_trim(0); /* what was freed meanwhile */
+            return true;
+        }
+        if (gp_clock_now_ns() >= until_ns || pause(context))
+            return false;
+    }
+}
+
+int gp_memstats_read(struct gp_server *server, bool settle, gp_memstats_pause pause, void *context,
+                     Grpcperf__Control__MemStats *memstats, struct gp_error *err)
+{
+    struct gp_procfs_sample process;
+    struct gp_counts counts;
+    memstats->settled = settle && come_to_rest(pause, context);
+    struct heap heap = read_heap();
+    memstats->heap_alloc = heap.alloc;
+    memstats->heap_sys = heap.sys;
+    memstats->heap_idle = heap.idle;
+    gp_stacks_measure(&server->stacks, &memstats->stack_inuse, &memstats->stack_sys);
+    if (!gp_procfs_sample)
+        return gp_error_set(err, GP_ERROR_ENGINE, "no procfs yet");
+    if (gp_procfs_sample(getpid(), GP_PROCFS_MAPS, &process, err) < 0)
+        return -1;
+    memstats->sys = process.writable_bytes;
+    memstats->threads = process.threads;
+    gp_server_counts(server, &counts);
+    memstats->running = counts.running;
+    memstats->streams = counts.streams;
+    memstats->threadless = server->model->owns_threads ? 0 : counts.running;
+    return 0;
+}

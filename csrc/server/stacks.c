@@ -1,0 +1,105 @@
+/* The stacks of the server's own threads. */
+#include "server/stacks.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define THREAD_STACK_BYTES (1u << 20) /* of the few long-lived threads */
+#define MINCORE_PAGES 2048
+
+void gp_stacks_init(struct gp_stacks *stacks)
+{
+    pthread_mutex_init(&stacks->lock, NULL);
+    stacks->ring.next = stacks->ring.previous = &stacks->ring;
+    stacks->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+}
+
+void gp_stacks_enter(struct gp_stacks *stacks, struct gp_stack *stack)
+{
+    pthread_attr_t attributes;
+    void *start = NULL;
+    stack->bytes = 0;
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        pthread_attr_getstack(&attributes, &start, &stack->bytes);
+        pthread_attr_destroy(&attributes);
+    }
+    stack->start = (uintptr_t)start;
+    pthread_mutex_lock(&stacks->lock);
+    stack->next = &stacks->ring;
+    stack->previous = stacks->ring.previous;
+    stack->previous->next = stack->next->previous = stack;
+    pthread_mutex_unlock(&stacks->lock);
+}
+
+void gp_stacks_leave(struct gp_stacks *stacks, struct gp_stack *stack)
+{
+    pthread_mutex_lock(&stacks->lock);
+    stack->previous->next = stack->next;
+    stack->next->previous = stack->previous;
+    pthread_mutex_unlock(&stacks->lock);
+}
+
+static uint64_t resident_bytes(uintptr_t start, size_t bytes, size_t page_bytes)
+{
+    unsigned char pages[MINCORE_PAGES];
+    uint64_t resident = 0;
+    while (bytes > 0) {
+        size_t part = bytes < MINCORE_PAGES * page_bytes ? bytes : MINCORE_PAGES * page_bytes;
+        if (mincore((void *)start, part, pages) < 0)
+            return resident; /* a hole: nothing more can be resident that we know of */
+        for (size_t i = 0; i < (part + page_bytes - 1) / page_bytes; i++)
+            resident += (pages[i] & 1) * page_bytes;
+        start += part;
+        bytes -= part;
+    }
+    return resident;
+}
+
+void gp_stacks_measure(struct gp_stacks *stacks, uint64_t *inuse_bytes, uint64_t *sys_bytes)
+{
+    *inuse_bytes = *sys_bytes = 0;
+    /* The lock keeps threads from ending, and their stacks from being unmapped, while these are looked at. */
+    pthread_mutex_lock(&stacks->lock);
+    for (struct gp_stack *stack = stacks->ring.next; stack != &stacks->ring; stack = stack->next) {
+        *inuse_bytes += resident_bytes(stack->start, stack->bytes, stacks->page_bytes);
+        *sys_bytes += stack->bytes;
+    }
+    pthread_mutex_unlock(&stacks->lock);
+}
+
+struct start {
+    struct gp_stacks *stacks;
+    void (*run)(void *);
+    void *argument;
+};
+
+static void *thread_main(void *argument)
+{
+    struct start start = *(struct start *)argument;
+    struct gp_stack stack;
+    free(argument);
+    gp_stacks_enter(start.stacks, &stack);
+    start.run(start.argument);
+    gp_stacks_leave(start.stacks, &stack);
+    return NULL;
+}
+
+int gp_stacks_thread(struct gp_stacks *stacks, void (*run)(void *), void *argument)
+{
+    struct start *start = malloc(sizeof(*start));
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (!start)
+        return ENOMEM;
+    *start = (struct start){.stacks = stacks, .run = run, .argument = argument};
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
+    int error = pthread_create(&thread, &attributes, thread_main, start);
+    pthread_attr_destroy(&attributes);
+    if (error)
+        free(start);
+    return error;
+}
