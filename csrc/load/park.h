@@ -1,5 +1,5 @@
 /* Parked calls: opened, and held in flight by a thread of their own until the server lets them go or they are
- * cancelled.
+ * cancelled. The connections stay until destroy.
  *
  *   create  start  ( counts )*  cancel?  ( counts )*  destroy
  *
@@ -16,26 +16,28 @@ struct gp_error;
 struct gp_park;
 
 struct gp_park_opts {
-    struct gp_client_opts client; /* client.max_in_flight = the number of calls to park; request.parked for streams */
+    struct gp_client_opts
+        client; /* max_in_flight = the number of calls to park; request.parked for streams */
     uint64_t connect_timeout_ns;
 };
 
 struct gp_park_counts {
-    bool connecting;               /* no call was sent yet */
-    bool failed;                   /* it could not connect: gp_park_error has the cause */
+    bool connecting; /* no call was sent yet */
+    bool failed;     /* it could not connect: gp_park_error has the cause */
     uint32_t connected;
-    uint64_t sent;                 /* calls submitted */
-    uint64_t finished;             /* of them, ended, whatever the class */
+    uint64_t sent;     /* calls submitted */
+    uint64_t finished; /* of them, ended, whatever the class */
     uint64_t classes[GP_CLASS_COUNT];
     uint64_t first_sent_ns, last_finished_ns; /* gp_clock_now_ns */
 };
 
-int gp_park_create(struct gp_park **park, const struct gp_park_opts *opts, struct gp_error *err); /* copies opts */
+/* Copies what it needs of opts. */
+int gp_park_create(struct gp_park **park, const struct gp_park_opts *opts, struct gp_error *err);
 int gp_park_start(struct gp_park *park, struct gp_error *err);
 void gp_park_counts(struct gp_park *park, struct gp_park_counts *counts);
 int gp_park_error(struct gp_park *park, struct gp_error *err); /* -1 and filled when counts.failed, else 0 */
 void gp_park_cancel(struct gp_park *park);                     /* cancel every call; returns at once */
 bool gp_park_wait_finished(struct gp_park *park, uint64_t timeout_ns); /* whether every call has ended */
-void gp_park_destroy(struct gp_park *park);                    /* cancels, joins */
+void gp_park_destroy(struct gp_park *park);                            /* cancels, joins */
 
 #endif

@@ -1,6 +1,6 @@
-/* One load run, from its connections to its merged result. The conductor: a thread of the run's own waits for the
- * phases to pass (and for the server's death) and joins the load threads, each of which has a client, a generator
- * and a recorder to itself.
+/* One load run, from its connections to its merged result. The conductor: a thread of the run's own waits for
+ * the phases to pass (and for the server's death) and joins the load threads, each of which has a client, a
+ * generator and a recorder to itself.
  *
  *   create  start  ( wait | snapshot )*  stop?  wait  result  destroy
  *
@@ -22,18 +22,18 @@ struct gp_error;
 struct gp_run;
 
 struct gp_run_opts {
-    struct gp_client_opts client; /* connections and max_in_flight are of the whole run; shared out over threads */
+    struct gp_client_opts client; /* connections are shared out over threads; concurrency is max_in_flight */
     uint32_t threads;
-    uint32_t concurrency;         /* calls kept in flight, over all threads: the closed loop */
+    uint32_t concurrency; /* calls kept in flight, over all threads: the closed loop */
     uint64_t connect_timeout_ns;
     uint64_t warmup_ns;
-    uint64_t duration_ns;         /* 0: bounded by calls alone */
-    uint64_t calls;               /* measured calls to make; 0: bounded by duration alone */
+    uint64_t duration_ns; /* 0: bounded by calls alone */
+    uint64_t calls;       /* measured calls to make; 0: bounded by duration alone */
     uint64_t drain_ns;
-    uint64_t think_ns;            /* pause of a caller between its calls */
-    int server_pidfd;             /* readable when the server is dead; -1: not known. Not owned */
-    pid_t server_pid;             /* its CPU is read at both ends of the window; 0: not known */
-    const int *cpus;              /* the load threads are bound to these; NULL: not bound */
+    uint64_t think_ns; /* pause of a caller between its calls */
+    int server_pidfd;  /* readable when the server is dead; -1: not known. Not owned */
+    pid_t server_pid;  /* its CPU is read at both ends of the window; 0: not known */
+    const int *cpus;   /* the load threads are bound to these; NULL: not bound */
     size_t cpu_count;
 };
 
@@ -41,45 +41,49 @@ enum gp_run_phase { GP_RUN_CONNECT, GP_RUN_WARMUP, GP_RUN_MEASURE, GP_RUN_DRAIN,
 
 struct gp_run_snapshot {
     enum gp_run_phase phase;
-    uint64_t elapsed_ns;  /* since the start of the measured window; 0 before it */
-    uint64_t calls, ok;   /* measured calls finished so far */
+    uint64_t elapsed_ns; /* since the start of the measured window; 0 before it */
+    uint64_t calls, ok;  /* measured calls finished so far */
 };
 
 struct gp_window {
-    uint64_t start_ns, length_ns; /* from the start of the measured window; the last one may be shorter */
-    uint64_t ok, failed;          /* completions inside it */
-    struct gp_histogram_entry *entries; /* OK latencies, sparse */
+    uint64_t start_ns;                  /* from the start of the measured window */
+    uint64_t length_ns;                 /* all alike, but the last: half to one and a half times as long */
+    uint64_t ok, failed;                /* completions inside it, whenever the call was sent */
+    struct gp_histogram_entry *entries; /* of the measured calls that ended OK inside it: latencies, sparse */
     size_t entry_count;
 };
 
 struct gp_run_result {
-    /* Calls sent inside the measured window, each in exactly one class, also when it finished in the drain. */
+    /* Calls sent inside the measured window, each in exactly one class, also when it finished in the drain.
+     * Streams without a number of messages that were in flight when the window began count as sent in it. */
     uint64_t classes[GP_CLASS_COUNT];
     struct gp_histogram latency; /* of OK ones: from sending (closed loop) to done */
     struct gp_histogram errors;  /* of those that ended otherwise; in_flight_at_end has no latency */
-    /* Completions inside the measured window, whenever the call was sent: so that throughput agrees with Little's law. */
+    /* Completions inside the measured window, whenever the call was sent: so that throughput agrees with
+     * Little's law. */
     uint64_t ok_in_window, all_in_window;
     uint64_t messages_sent, messages_received; /* in the measured window, streams' and unary calls' alike */
-    uint64_t window_ns;          /* length of the measured window as it came out */
+    uint64_t window_ns;                        /* length of the measured window as it came out */
     struct gp_window *windows;
     size_t window_count;
-    uint64_t connect_ns;         /* all connections, from first to last */
+    uint64_t connect_ns; /* all connections, from first to last */
     uint32_t connected, reconnects;
-    uint64_t drain_ns;           /* how long the drain took */
+    uint64_t drain_ns; /* how long the drain took */
     bool client_cpu_known, server_cpu_known;
     uint64_t client_cpu_ns, server_cpu_ns; /* in the measured window */
-    bool server_died;            /* server_pidfd told so during the run */
-    bool stopped;                /* gp_run_stop ended it before its own end */
+    bool server_died;                      /* server_pidfd told so during the run */
+    bool stopped;                          /* gp_run_stop ended it before its own end */
 };
 
-int gp_run_create(struct gp_run **run, const struct gp_run_opts *opts, struct gp_error *err); /* copies opts */
+/* Copies what it needs of opts. */
+int gp_run_create(struct gp_run **run, const struct gp_run_opts *opts, struct gp_error *err);
 int gp_run_start(struct gp_run *run, struct gp_error *err);
-bool gp_run_wait(struct gp_run *run, uint64_t timeout_ns);      /* whether it has ended */
-void gp_run_stop(struct gp_run *run);                           /* cease now, drain, cancel; returns at once */
+bool gp_run_wait(struct gp_run *run, uint64_t timeout_ns); /* whether it has ended */
+void gp_run_stop(struct gp_run *run); /* cease, drain for at most 0.5 s; returns at once */
 void gp_run_snapshot(struct gp_run *run, struct gp_run_snapshot *snapshot);
 
 /* After the end: the merged result, owned by the run; or -1 with why it never came to measure. */
 int gp_run_result(struct gp_run *run, const struct gp_run_result **result, struct gp_error *err);
-void gp_run_destroy(struct gp_run *run);                        /* stops it first, without a drain */
+void gp_run_destroy(struct gp_run *run); /* stops it first, without a drain */
 
 #endif

@@ -1,0 +1,277 @@
+/* recorder: every call in one class, every completion in its window, and threads' records add up to what one
+ * thread would have written. */
+#include "load/recorder.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/random.h"
+#include "check.h"
+
+#define START (1000 * GP_NS_PER_S) /* some time after boot */
+#define MS GP_NS_PER_MS
+
+static void record(struct gp_recorder *recorder, uint64_t sent_ms, uint64_t done_ms, enum gp_class class,
+                   bool measured)
+{
+    struct gp_event event = {
+        .sent_ns = START + sent_ms * MS, .done_ns = START + done_ms * MS, .class = class};
+
+    gp_recorder_record(recorder, &event, measured);
+}
+
+static uint64_t entries_of(const struct gp_window *window)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < window->entry_count; i++)
+        count += window->entries[i].count;
+    return count;
+}
+
+static void test_window_length_follows_duration(void)
+{
+    CHECK(gp_recorder_window_ns(0) == 100 * MS);
+    CHECK(gp_recorder_window_ns(1 * MS) == 10 * MS);
+    CHECK(gp_recorder_window_ns(100 * MS) == 10 * MS);
+    CHECK(gp_recorder_window_ns(2000 * MS) == 100 * MS);
+    CHECK(gp_recorder_window_ns(2000 * MS + 1) == 100 * MS + 1); /* 20 windows, not 21 */
+    CHECK(gp_recorder_window_ns(20 * GP_NS_PER_S) == GP_NS_PER_S);
+    CHECK(gp_recorder_window_ns(3600 * GP_NS_PER_S) == GP_NS_PER_S);
+}
+
+static void test_calls_of_warmup_count_only_in_the_window(void)
+{
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    gp_recorder_start(&r, START + 100 * MS, START + 200 * MS);
+    record(&r, 50, 99, GP_CLASS_OK, false);  /* before it */
+    record(&r, 90, 100, GP_CLASS_OK, false); /* the first moment inside */
+    record(&r, 95, 105, GP_CLASS_INTERNAL, false);
+    gp_recorder_end(&r, START + 200 * MS);
+    CHECK(r.ok_in_window == 1 && r.all_in_window == 2);
+    CHECK(r.window_count == 10);
+    CHECK(r.windows[0].ok == 1 && r.windows[0].failed == 1 && r.windows[0].entry_count == 0);
+    CHECK(r.latency.count == 0 && r.errors.count == 0);
+    for (size_t i = 0; i < GP_CLASS_COUNT; i++)
+        CHECK(r.classes[i] == 0);
+    gp_recorder_fini(&r);
+}
+
+static void test_drain_counts_only_in_totals(void)
+{
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    gp_recorder_start(&r, START, START + 100 * MS);
+    record(&r, 90, 99, GP_CLASS_OK, true);
+    record(&r, 90, 100, GP_CLASS_OK, true); /* the first moment outside, and before end was called */
+    gp_recorder_end(&r, START + 100 * MS);
+    record(&r, 90, 110, GP_CLASS_OK, true);
+    record(&r, 90, 120, GP_CLASS_UNAVAILABLE, true);
+    record(&r, 90, 130, GP_CLASS_IN_FLIGHT_AT_END, true);
+    CHECK(r.classes[GP_CLASS_OK] == 3 && r.classes[GP_CLASS_UNAVAILABLE] == 1);
+    CHECK(r.classes[GP_CLASS_IN_FLIGHT_AT_END] == 1);
+    CHECK(r.latency.count == 3 && r.latency.max_ns == 20 * MS && r.latency.min_ns == 9 * MS);
+    CHECK(r.errors.count == 1 && r.errors.max_ns == 30 * MS);
+    CHECK(r.ok_in_window == 1 && r.all_in_window == 1);
+    CHECK(r.window_count == 10 && r.windows[9].ok == 1 && entries_of(&r.windows[9]) == 1);
+    gp_recorder_fini(&r);
+}
+
+static void test_windows_of_a_stall_are_there_and_empty(void)
+{
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    gp_recorder_start(&r, START, UINT64_MAX);
+    record(&r, 0, 5, GP_CLASS_OK, true);
+    record(&r, 5, 1005, GP_CLASS_OK, true);
+    record(&r, 5, 999, GP_CLASS_OK, true); /* out of order: counts in the window that is open */
+    gp_recorder_end(&r, START + 1006 * MS);
+    CHECK(r.window_count == 101);
+    for (size_t i = 0; i < r.window_count; i++) {
+        CHECK(r.windows[i].start_ns == i * 10 * MS);
+        CHECK(r.windows[i].length_ns == (i < 100 ? 10 : 6) * MS);
+        CHECK(r.windows[i].ok == (i == 0 ? 1u : i == 100 ? 2u : 0u));
+        CHECK(entries_of(&r.windows[i]) == r.windows[i].ok);
+    }
+    CHECK(!r.out_of_memory);
+    gp_recorder_fini(&r);
+}
+
+static void test_end_on_a_boundary_leaves_no_empty_tail(void)
+{
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    gp_recorder_start(&r, START, UINT64_MAX);
+    record(&r, 0, 10, GP_CLASS_OK, true);
+    gp_recorder_end(&r, START + 10 * MS + 1); /* as the generator ends after its last call */
+    CHECK(r.window_count == 2 && r.windows[1].length_ns == 1 && r.windows[1].ok == 1);
+    gp_recorder_fini(&r);
+
+    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    gp_recorder_start(&r, START, START + 20 * MS);
+    gp_recorder_end(&r, START + 20 * MS);
+    CHECK(r.window_count == 2 && r.windows[1].length_ns == 10 * MS);
+    gp_recorder_fini(&r);
+
+    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    gp_recorder_start(&r, START, START + 20 * MS);
+    gp_recorder_end(&r, START); /* stopped in the warm-up */
+    CHECK(r.window_count == 0);
+    gp_recorder_fini(&r);
+}
+
+static void check_same_histogram(const struct gp_histogram *a, const struct gp_histogram *b)
+{
+    CHECK(a->count == b->count && a->sum_ns == b->sum_ns && a->overflow == b->overflow);
+    CHECK(a->min_ns == b->min_ns && a->max_ns == b->max_ns && a->low == b->low && a->high == b->high);
+    CHECK(a->low >= a->high || memcmp(a->counts + a->low, b->counts + a->low, (a->high - a->low) * 8) == 0);
+}
+
+static void check_same_windows(const struct gp_run_result *a, const struct gp_run_result *b)
+{
+    CHECK(a->window_count == b->window_count);
+    for (size_t i = 0; i < a->window_count; i++) {
+        const struct gp_window *x = &a->windows[i], *y = &b->windows[i];
+
+        CHECK(x->start_ns == y->start_ns && x->length_ns == y->length_ns);
+        CHECK(x->ok == y->ok && x->failed == y->failed && x->entry_count == y->entry_count);
+        CHECK(x->entry_count == 0 ||
+              memcmp(x->entries, y->entries, x->entry_count * sizeof *x->entries) == 0);
+    }
+}
+
+static void free_result(struct gp_run_result *result)
+{
+    for (size_t i = 0; i < result->window_count; i++)
+        free(result->windows[i].entries);
+    free(result->windows);
+    gp_histogram_fini(&result->latency);
+    gp_histogram_fini(&result->errors);
+}
+
+/* The same random calls written by one thread and by three. */
+static void test_threads_add_up_to_one(void)
+{
+    enum { THREADS = 3, CALLS = 20000 };
+    struct gp_recorder one, parts[THREADS];
+    struct gp_run_result whole = {0}, merged = {0};
+    struct gp_random random;
+    uint64_t now_ns = START - 50 * MS, total = 0;
+
+    gp_random_init(&random, 11);
+    CHECK(gp_recorder_init(&one, 10 * MS) == 0);
+    gp_recorder_start(&one, START, START + 205 * MS);
+    for (int i = 0; i < THREADS; i++) {
+        CHECK(gp_recorder_init(&parts[i], 10 * MS) == 0);
+        gp_recorder_start(&parts[i], START, START + 205 * MS);
+    }
+    for (int i = 0; i < CALLS; i++) {
+        uint64_t latency_ns = (uint64_t)(gp_random_exponential(&random) * 1e6) + 1;
+        struct gp_event event = {.done_ns = now_ns += gp_random_below(&random, 30000)};
+
+        event.sent_ns = event.done_ns - latency_ns;
+        event.class =
+            gp_random_below(&random, 10) ? GP_CLASS_OK : (enum gp_class)gp_random_below(&random, 17);
+        bool measured = event.sent_ns >= START && event.sent_ns < START + 205 * MS;
+        gp_recorder_record(&one, &event, measured);
+        gp_recorder_record(&parts[gp_random_below(&random, THREADS)], &event, measured);
+        total += measured;
+    }
+    CHECK(now_ns > START + 205 * MS); /* some in the drain, too */
+    gp_recorder_end(&one, START + 205 * MS);
+    for (int i = 0; i < THREADS; i++)
+        gp_recorder_end(&parts[i], START + 205 * MS);
+    for (int i = 1; i < THREADS; i++)
+        gp_recorder_merge(&parts[0], &parts[i]);
+    gp_recorder_move(&one, &whole);
+    gp_recorder_move(&parts[0], &merged);
+
+    CHECK(memcmp(whole.classes, merged.classes, sizeof whole.classes) == 0);
+    CHECK(whole.ok_in_window == merged.ok_in_window && whole.all_in_window == merged.all_in_window);
+    CHECK(whole.window_ns == 205 * MS && merged.window_ns == 205 * MS && whole.window_count == 21);
+    CHECK(whole.windows[20].length_ns == 5 * MS); /* half a window may stay */
+    check_same_histogram(&whole.latency, &merged.latency);
+    check_same_histogram(&whole.errors, &merged.errors);
+    check_same_windows(&whole, &merged);
+
+    uint64_t classes = 0, ok = 0, all = 0;
+    for (size_t i = 0; i < GP_CLASS_COUNT; i++)
+        classes += merged.classes[i];
+    for (size_t i = 0; i < merged.window_count; i++) {
+        ok += merged.windows[i].ok;
+        all += merged.windows[i].ok + merged.windows[i].failed;
+    }
+    CHECK(classes == total && merged.latency.count + merged.errors.count == total);
+    CHECK(ok == merged.ok_in_window && all == merged.all_in_window);
+
+    free_result(&whole);
+    free_result(&merged);
+    gp_recorder_fini(&one);
+    for (int i = 0; i < THREADS; i++)
+        gp_recorder_fini(&parts[i]);
+}
+
+static void test_a_short_tail_joins_the_window_before(void)
+{
+    struct gp_run_result result = {0};
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    gp_recorder_start(&r, START, UINT64_MAX);
+    record(&r, 0, 12, GP_CLASS_OK, true);
+    record(&r, 10, 20, GP_CLASS_OK, true);
+    record(&r, 10, 22, GP_CLASS_INTERNAL, true);
+    record(&r, 10, 22, GP_CLASS_OK, true);
+    gp_recorder_end(&r, START + 22 * MS + 1);
+    gp_recorder_move(&r, &result);
+    CHECK(result.window_count == 2);
+    CHECK(result.windows[1].start_ns == 10 * MS && result.windows[1].length_ns == 12 * MS + 1);
+    CHECK(result.windows[1].ok == 3 && result.windows[1].failed == 1 && entries_of(&result.windows[1]) == 3);
+    CHECK(result.windows[1].entry_count == 2); /* 10 ms, and 12 ms twice */
+    free_result(&result);
+    gp_recorder_fini(&r);
+}
+
+/* A thread that was through early has fewer windows, and the whole is as long as the longest. */
+static void test_a_shorter_record_merges_either_way(void)
+{
+    for (int order = 0; order < 2; order++) {
+        struct gp_recorder early, late;
+        struct gp_recorder *into = order ? &early : &late, *from = order ? &late : &early;
+
+        CHECK(gp_recorder_init(&early, 10 * MS) == 0 && gp_recorder_init(&late, 10 * MS) == 0);
+        gp_recorder_start(&early, START, UINT64_MAX);
+        gp_recorder_start(&late, START, UINT64_MAX);
+        record(&early, 0, 5, GP_CLASS_OK, true);
+        record(&late, 0, 5, GP_CLASS_OK, true);
+        record(&late, 5, 35, GP_CLASS_OK, true);
+        gp_recorder_end(&early, START + 5 * MS + 1);
+        gp_recorder_end(&late, START + 35 * MS + 1);
+        gp_recorder_merge(into, from);
+        CHECK(into->end_ns == START + 35 * MS + 1 && into->window_count == 4);
+        CHECK(into->windows[0].length_ns == 10 * MS && into->windows[0].ok == 2);
+        CHECK(into->windows[0].entry_count == 1 && into->windows[0].entries[0].count == 2);
+        CHECK(into->windows[3].ok == 1 && entries_of(&into->windows[3]) == 1);
+        CHECK(into->windows[3].start_ns == 30 * MS && into->windows[3].length_ns == 5 * MS + 1);
+        gp_recorder_fini(&early);
+        gp_recorder_fini(&late);
+    }
+}
+
+int main(void)
+{
+    test_window_length_follows_duration();
+    test_calls_of_warmup_count_only_in_the_window();
+    test_drain_counts_only_in_totals();
+    test_windows_of_a_stall_are_there_and_empty();
+    test_end_on_a_boundary_leaves_no_empty_tail();
+    test_threads_add_up_to_one();
+    test_a_short_tail_joins_the_window_before();
+    test_a_shorter_record_merges_either_way();
+    return 0;
+}
