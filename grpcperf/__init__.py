@@ -1,1 +1,55 @@
-"""grpcperf."""
+"""grpcperf: what gRPC servers and clients really cost.
+
+    import grpcperf as gp
+
+    with gp.Server() as server:
+        print(gp.load(server, concurrency=64))
+
+Importing this starts no thread, touches no network and imports none of numpy, pandas, matplotlib or grpc.
+"""
+
+from .errors import (
+    CheckFailed,
+    ConnectError,
+    EngineError,
+    Error,
+    InconclusiveWarning,
+    Interrupted,
+    InvalidRequest,
+    ServerDied,
+)
+from .histogram import Histogram
+from .hold import hold
+from .load import load, start
+from .memstats import MemStats
+from .result import Finding, Result
+from .sampler import Sampler
+from .spec import Load
+from .targets import Async, Counters, Server, Target, ThreadPerCall
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Async",
+    "CheckFailed",
+    "ConnectError",
+    "Counters",
+    "EngineError",
+    "Error",
+    "Finding",
+    "Histogram",
+    "InconclusiveWarning",
+    "Interrupted",
+    "InvalidRequest",
+    "Load",
+    "MemStats",
+    "Result",
+    "Sampler",
+    "Server",
+    "ServerDied",
+    "Target",
+    "ThreadPerCall",
+    "hold",
+    "load",
+    "start",
+]
