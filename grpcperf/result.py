@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import html
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from grpcperf.histogram import Histogram, entries
 from grpcperf.spec import FrozenDict, Load
-from grpcperf.units import MIB
+from grpcperf.units import MIB, format_bytes, format_number, format_seconds
+
+if TYPE_CHECKING:
+    from grpcperf.stats import Interval
 
 CLASSES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
@@ -232,3 +237,166 @@ class Result:
 
     def _cpu_us_per_call(self, cpu_s: float | None) -> float | None:
         return None if cpu_s is None or not self.all_in_window else cpu_s / self.all_in_window * 1e6
+
+    # --- views
+
+    def row(self) -> dict[str, Any]:
+        """One flat row for tables and JSON: units in the names, None for what is not known, never NaN.
+
+        `status` is a dict of the classes that occurred, `findings` a list of codes; `connections` is what was
+        asked for and `connected` what was established.
+        """
+        spec = self.spec
+        row = {
+            "transport": spec.transport,
+            "kind": spec.kind,
+            "method": spec.path,
+            "connections": spec.connections,
+            "concurrency": spec.concurrency,
+            "threads": spec.threads,
+            "request_size": spec.message_bytes,
+            "response_size": spec.response_bytes if spec.is_benchmark_service else None,
+            "messages_per_stream": spec.messages_per_stream,
+            "calls": self.calls,
+            "errors": self.errors,
+            "status": dict(self.status),
+            "not_sent": self.not_sent,
+            "throughput_rps": self.throughput_rps,
+            "mib_per_s": self.mib_per_s,
+            "response_mib_per_s": self.response_mib_per_s,
+            "messages_sent_per_s": self.messages_sent_per_s,
+            "messages_received_per_s": self.messages_received_per_s,
+            **_latencies("latency", self.latency),
+            **_latencies("service_time", self.service_time),
+            **_latencies("error_latency", self.error_latency),
+            "offered_rate": self.offered_rate,
+            "achieved_rate": self.achieved_rate,
+            "client_cpu_us_per_call": self.client_cpu_us_per_call,
+            "server_cpu_us_per_call": self.server_cpu_us_per_call,
+            "connected": self.connections,
+            "reconnects": self.reconnects,
+            "connect_s": self.connect_s,
+            "window_s": self.window_s,
+            "valid": self.valid,
+            "findings": [finding.code for finding in self.findings],
+        }
+        return {key: None if _is_no_number(value) else value for key, value in row.items()}
+
+    def interval(self, metric: str, *, confidence: float = 0.95) -> Interval | None:
+        """Confidence interval of a metric ("p99" in seconds, "latency_p99_us", "throughput_rps"), or None
+        where it has none. Raises InvalidRequest for an unknown metric. Methods: see grpcperf.stats."""
+        from grpcperf import checks
+
+        return checks.metric(metric).interval(self, confidence=confidence)
+
+    def check(self, *texts: str, **bounds: Any) -> Result:
+        """Hold bounds against what was measured: `check(p99="<5ms", errors=0)` or `check("p99.9<20ms")`.
+
+        Returns the result itself. Raises CheckFailed when a whole interval is on the wrong side,
+        InvalidRequest for an unknown metric or a bound that is none; warns (InconclusiveWarning) when it
+        cannot be decided.
+        """
+        from grpcperf import checks
+
+        wanted = [checks.parse(text) for text in texts]
+        wanted += [checks.check(name, bound) for name, bound in bounds.items()]
+        checks.require(self, wanted)
+        return self
+
+    def __repr__(self) -> str:
+        head = f"Result{'' if self.valid else ' (NOT VALID)'}: {self._title()}"
+        lines = [f"  {name:<12} {'   '.join(parts)}" for name, parts in self._lines()]
+        marks = {"warning": "!", "invalid": "✗"}
+        remarks = [f"  {marks[finding.severity]} {finding}" for finding in self.findings]
+        return "\n".join([head, *lines, *remarks])
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks; colours are translucent, so that it reads on light and dark."""
+        colours = {"warning": "204,136,0", "invalid": "221,51,51"}
+        remarks = "".join(
+            f'<div style="border-left:4px solid rgb({colours[finding.severity]});padding:2px 8px;margin:2px 0;'
+            f'background:rgba({colours[finding.severity]},.12)"><b>{html.escape(finding.code)}</b> '
+            f"({finding.severity}): {html.escape(str(finding)[len(finding.code) + 2 :])}</div>"
+            for finding in self.findings
+        )
+        cell = (
+            "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:left;background:none"
+        )
+        rows = "".join(
+            f'<tr style="background:none"><th style="{cell};opacity:.75;font-weight:normal">{html.escape(name)}</th>'
+            + "".join(f'<td style="{cell}">{html.escape(part)}</td>' for part in parts)
+            + "</tr>"
+            for name, parts in self._lines()
+        )
+        valid = "" if self.valid else ' <b style="color:rgb(221,51,51)">not valid</b>'
+        return (
+            f'<div style="color:inherit">{remarks}<div><b>{html.escape(self._title())}</b>{valid}</div>'
+            f'<table style="border-collapse:collapse;color:inherit">{rows}</table></div>'
+        )
+
+    def _title(self) -> str:
+        spec = self.spec
+        sizes = format_bytes(spec.message_bytes)
+        if spec.is_benchmark_service:
+            sizes += f" → {format_bytes(spec.response_bytes)}"
+        parts = [
+            f"{spec.kind if spec.method is None else f'{spec.kind} {spec.path}'} over {spec.transport}",
+            f"{self.connections:,} connection{'s' * (self.connections != 1)}",
+            f"{spec.concurrency:,} in flight",
+            sizes,
+            format_seconds(self.window_s),
+        ]
+        if spec.messages_per_stream is not None:
+            parts.insert(3, f"{spec.messages_per_stream:,} messages per stream")
+        return ", ".join(parts)
+
+    def _lines(self) -> Iterator[tuple[str, list[str]]]:
+        """What both representations show: a name and its parts."""
+        back = self.response_mib_per_s
+        yield (
+            "throughput",
+            [
+                f"{format_number(self.throughput_rps)} calls/s",
+                f"{format_number(self.mib_per_s)} MiB/s out",
+                *([] if back is None else [f"{format_number(back)} MiB/s back"]),
+            ],
+        )
+        if self.spec.is_stream:
+            rates = (self.messages_sent_per_s, self.messages_received_per_s)
+            yield (
+                "messages",
+                [f"{format_number(rate)}/s {way}" for rate, way in zip(rates, ("out", "back"), strict=True)],
+            )
+        failed = ", ".join(f"{name} {n:,}" for name, n in self.status.items() if name != "OK")
+        yield (
+            "calls",
+            [
+                f"{self.calls:,}",
+                f"errors {self.errors:,}" + (f" ({failed})" if failed else ""),
+                *([f"not sent {self.not_sent:,}"] if self.not_sent else []),
+            ],
+        )
+        if self.latency.count:
+            told = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max"}
+            yield (
+                "latency",
+                [f"{name} {format_seconds(getattr(self.latency, x))}" for name, x in told.items()],
+            )
+            if not self.spec.is_open_loop:
+                yield "", ["service time of a closed loop: coordinated omission possible"]
+        costs = {"client": self.client_cpu_us_per_call, "server": self.server_cpu_us_per_call}
+        shown = [f"{who} {format_number(us)} µs" for who, us in costs.items() if us is not None]
+        if shown:
+            yield "CPU per call", shown
+
+
+def _latencies(name: str, histogram: Histogram) -> dict[str, float | None]:
+    """A histogram's columns in µs."""
+    parts = ("p50", "p90", "p99", "p999", "min", "mean", "max")
+    values = ((part, getattr(histogram, part)) for part in parts)
+    # To the ns, which is what was measured, and without the dust of the conversion.
+    return {f"{name}_{part}_us": None if value is None else round(value * 1e6, 3) for part, value in values}
+
+
+def _is_no_number(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -49,7 +49,7 @@ def seconds(value: Any, name: str, *, low: float = 0.0, high: float = 7 * DAY, a
     """
     bounds = f"{'above' if above else 'from'} {format_seconds(low)} to {format_seconds(high)}"
     wanted = f'a duration {bounds}, in seconds or as "200ms", "2s", "1m"'
-    number = _parse_seconds(value) if isinstance(value, str) else _real(value)
+    number = _parse_seconds(value) if isinstance(value, str) else real(value)
     if number is None or not low <= number <= high or (above and number == low):
         raise InvalidRequest(f"{name} must be {wanted}, not {_shown(value)}")
     return number
@@ -110,7 +110,7 @@ def _parse_size(text: str) -> int | None:
     return int(total) if total.denominator == 1 else None
 
 
-def _real(value: Any) -> float | None:
+def real(value: Any) -> float | None:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         return None
     number = float(value)
