@@ -8,8 +8,10 @@ value wide.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 
 from grpcperf.errors import InvalidRequest
@@ -98,7 +100,7 @@ class Histogram:
         if not raw["count"]:
             return cls()
         return cls(
-            entries(raw["entries"]),
+            read_entries(raw["entries"]),
             overflow=raw["overflow"],
             sum_ns=raw["sum_ns"],
             min_ns=raw["min_ns"],
@@ -155,6 +157,11 @@ class Histogram:
             min_ns=form["min_ns"],
             max_ns=form["max_ns"],
         )
+
+    @property
+    def entries(self) -> bytes:
+        """The slots in the engine's form: pairs of native uint64 (slot, count) in rising order."""
+        return array("Q", chain.from_iterable(self._slots)).tobytes()
 
     @property
     def slots(self) -> tuple[tuple[int, int], ...]:
@@ -257,7 +264,7 @@ class Histogram:
         return f"Histogram({format_number(self.count)} samples, min {format_seconds(self.min)}, {values})"
 
 
-def entries(raw: bytes) -> Iterator[tuple[int, int]]:
+def read_entries(raw: bytes) -> Iterator[tuple[int, int]]:
     """(slot, count) pairs from the engine's bytes: pairs of native uint64."""
     flat = memoryview(raw).cast("B").cast("Q")
     return zip(flat[::2].tolist(), flat[1::2].tolist(), strict=True)

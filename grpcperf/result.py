@@ -7,9 +7,10 @@ import html
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from grpcperf.histogram import Histogram, entries
+from grpcperf.histogram import Histogram, read_entries
 from grpcperf.spec import FrozenDict, Load
 from grpcperf.units import MIB, format_bytes, format_number, format_seconds
 
@@ -85,13 +86,24 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A stretch of the measured window: completions inside it, and the latencies of the OK ones."""
+    """A stretch of the measured window: completions inside it, and the latencies of those that count."""
 
     start_s: float  # from the start of the measured window
     length_s: float  # the last one may be shorter
     ok: int
     failed: int
-    latency: Histogram
+    entries: bytes = field(repr=False)  # the latencies of OK calls, sparse: see Histogram.entries
+
+    @cached_property
+    def latency(self) -> Histogram:
+        return Histogram(read_entries(self.entries))
+
+
+_AS_IN_WINDOW = ("start_s", "length_s", "ok", "failed", "entries")
+_AS_IN_ENGINE = (
+    *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received"),
+    *("reconnects", "connect_s", "drain_s", "client_cpu_s", "server_cpu_s"),
+)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -145,27 +157,11 @@ class Result:
             latency=latency,
             service_time=latency,
             error_latency=Histogram.from_engine(raw["errors"]),
-            window_s=raw["window_s"],
-            ok_in_window=raw["ok_in_window"],
-            all_in_window=raw["all_in_window"],
-            messages_sent=raw["messages_sent"],
-            messages_received=raw["messages_received"],
             windows=tuple(
-                Window(
-                    start_s=window["start_s"],
-                    length_s=window["length_s"],
-                    ok=window["ok"],
-                    failed=window["failed"],
-                    latency=Histogram(entries(window["entries"])),
-                )
-                for window in raw["windows"]
+                Window(**{name: window[name] for name in _AS_IN_WINDOW}) for window in raw["windows"]
             ),
             connections=raw["connected"],
-            reconnects=raw["reconnects"],
-            connect_s=raw["connect_s"],
-            drain_s=raw["drain_s"],
-            client_cpu_s=raw["client_cpu_s"],
-            server_cpu_s=raw["server_cpu_s"],
+            **{name: raw[name] for name in _AS_IN_ENGINE},
             findings=tuple(findings),
             settings=FrozenDict(settings or {}),
             environment=FrozenDict(environment or {}),
@@ -313,21 +309,18 @@ class Result:
     def _repr_html_(self) -> str:
         """A table for notebooks; colours are translucent, so that it reads on light and dark."""
         colours = {"warning": "204,136,0", "invalid": "221,51,51"}
-        remarks = "".join(
-            f'<div style="border-left:4px solid rgb({colours[finding.severity]});padding:2px 8px;margin:2px 0;'
-            f'background:rgba({colours[finding.severity]},.12)"><b>{html.escape(finding.code)}</b> '
-            f"({finding.severity}): {html.escape(str(finding)[len(finding.code) + 2 :])}</div>"
-            for finding in self.findings
-        )
-        cell = (
-            "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:left;background:none"
-        )
-        rows = "".join(
-            f'<tr style="background:none"><th style="{cell};opacity:.75;font-weight:normal">{html.escape(name)}</th>'
-            + "".join(f'<td style="{cell}">{html.escape(part)}</td>' for part in parts)
-            + "</tr>"
-            for name, parts in self._lines()
-        )
+        cell = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:left"
+        remarks = rows = ""
+        for one in self.findings:
+            colour = colours[one.severity]
+            style = f"border-left:4px solid rgb({colour});background:rgba({colour},.12);padding:2px 8px"
+            code, text = html.escape(one.code), html.escape(str(one).removeprefix(f"{one.code}: "))
+            remarks += f'<div style="{style}"><b>{code}</b> ({one.severity}): {text}</div>'
+        for name, parts in self._lines():
+            rows += (
+                f'<tr style="background:none"><th style="{cell};font-weight:normal">{html.escape(name)}</th>'
+            )
+            rows += "".join(f'<td style="{cell}">{html.escape(part)}</td>' for part in parts) + "</tr>"
         valid = "" if self.valid else ' <b style="color:rgb(221,51,51)">not valid</b>'
         return (
             f'<div style="color:inherit">{remarks}<div><b>{html.escape(self._title())}</b>{valid}</div>'

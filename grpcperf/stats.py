@@ -65,12 +65,11 @@ def quantile_interval(
     value = total.quantile(q)
     if value is None:
         return None
-    filled = [window.latency for window in windows if window.latency.count]
-    if len(windows) < FEWEST_WINDOWS or not filled:
+    if len(windows) < FEWEST_WINDOWS or not any(window.entries for window in windows):
         return order_statistic_interval(total, q, confidence=confidence)
-    parts = _joined(windows)
-    weights = _block_weights(len(parts), RESAMPLES, seed)
-    low, high = _spread(_resampled_quantiles(parts, weights, q), confidence, len(parts))
+    slots, counts = _counts(windows)
+    weights = _block_weights(len(counts), RESAMPLES, seed)
+    low, high = _spread(_resampled_quantiles(slots, counts, weights, q), confidence, len(counts))
     return Interval(min(low, value), max(high, value), _bootstrap_label(windows), confidence)
 
 
@@ -124,13 +123,20 @@ def _bootstrap_label(windows: Sequence[Window]) -> str:
     return f"block bootstrap over {len(windows)} windows"
 
 
-def _joined(windows: Sequence[Window]) -> list[Histogram]:
-    """The latencies of the windows; of very many, of groups of neighbours, which bounds the work."""
+def _counts(windows: Sequence[Window]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The slots in use, and how often each window has each, shape (windows, slots). Very many windows are
+    joined with their neighbours first, which bounds the work."""
+    import numpy as np
+
     step = math.ceil(len(windows) / MOST_WINDOWS)
-    parts = [window.latency for window in windows]
-    if step == 1:
-        return parts
-    return [sum(parts[i : i + step], start=Histogram()) for i in range(0, len(parts), step)]
+    pairs = [
+        np.frombuffer(window.entries, dtype=np.uint64).reshape(-1, 2).astype(np.int64) for window in windows
+    ]
+    slots = np.unique(np.concatenate([part[:, 0] for part in pairs]))
+    counts = np.zeros((math.ceil(len(windows) / step), len(slots)), dtype=np.int64)
+    for index, part in enumerate(pairs):
+        counts[index // step, np.searchsorted(slots, part[:, 0])] += part[:, 1]
+    return slots, counts
 
 
 @lru_cache(maxsize=8)
@@ -150,16 +156,13 @@ def _block_weights(windows: int, resamples: int, seed: int) -> NDArray[np.int64]
     )
 
 
-def _resampled_quantiles(parts: list[Histogram], weights: NDArray[np.int64], q: float) -> NDArray[np.float64]:
+def _resampled_quantiles(
+    slots: NDArray[np.int64], counts: NDArray[np.int64], weights: NDArray[np.int64], q: float
+) -> NDArray[np.float64]:
     """The quantile of each resample, in seconds: bisection over the slots, all resamples at once."""
     import numpy as np
 
-    slots = np.array(sorted({slot for part in parts for slot, _ in part.slots}))
-    below = np.zeros((len(parts), len(slots)), dtype=np.int64)
-    for row, part in enumerate(parts):
-        pairs = np.array(part.slots, dtype=np.int64).reshape(-1, 2)
-        below[row, np.searchsorted(slots, pairs[:, 0])] = pairs[:, 1]
-    below = below.cumsum(axis=1)
+    below = counts.cumsum(axis=1)
     columns = below.T.copy()  # a resample gathers one column for each step
     count = weights @ below[:, -1]
     rank = np.maximum(1, np.ceil(count * q))
@@ -170,7 +173,8 @@ def _resampled_quantiles(parts: list[Histogram], weights: NDArray[np.int64], q: 
         last = np.where(open_ & reached, middle, last)
         first = np.where(open_ & ~reached, middle + 1, first)
     edges = np.array([slot_high(slot) for slot in slots.tolist()], dtype=float) / 1e9
-    return edges[first][count > 0]
+    found: NDArray[np.float64] = edges[first][count > 0]
+    return found
 
 
 def _spread(values: NDArray[np.float64], confidence: float, windows: int) -> tuple[float, float]:
