@@ -66,8 +66,8 @@ struct gp_request {
  *   server_stream  the client has read `messages` and cancelled; or the server ended first, for the length is
  *                  its choice, but at least one message came, else UNKNOWN
  *   bidi           as many answers came as messages were sent, and `messages` of them, else UNKNOWN
- *   bidi_free      `messages` sent and as many received, then half-closed and cancelled; or the server ended
- *                  first, as with server_stream
+ *   bidi_free      `messages` sent and at least as many received (then half-closed and cancelled), and at least
+ *                  one, else UNKNOWN
  *   parked         whatever number of messages came, but client_stream still needs its one response */
 
 struct gp_client_arg { /* a channel argument of C core */

@@ -315,6 +315,8 @@ static void after_exchange(struct core_client *client, struct core_call *call)
 
 static enum gp_class judge(const struct core_client *client, const struct core_call *call)
 {
+    bool exact;
+
     if (call->ended)
         return GP_CLASS_OK;
     if (call->status != GRPC_STATUS_OK) /* a server may send any number */
@@ -325,14 +327,15 @@ static enum gp_class judge(const struct core_client *client, const struct core_c
     case GP_KIND_CLIENT_STREAM:
         return call->received == 1 ? GP_CLASS_OK : GP_CLASS_UNIMPLEMENTED;
     case GP_KIND_SERVER_STREAM:
-    case GP_KIND_BIDI_FREE:
         return client->parked || call->received > 0 ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
     case GP_KIND_BIDI:
-        break;
+        exact = call->received == call->sent && call->sent >= client->messages;
+        return client->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+    case GP_KIND_BIDI_FREE:
+        exact = call->received > 0 && call->received >= client->messages && call->sent >= client->messages;
+        return client->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
     }
-    if (client->parked)
-        return GP_CLASS_OK;
-    return call->received == call->sent && call->sent >= client->messages ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+    return GP_CLASS_UNKNOWN;
 }
 
 static void finish(struct core_client *client, struct core_call *call, uint64_t now_ns,

@@ -1,0 +1,451 @@
+/* The core transport against a real server: what each kind of call is, how calls end, and connections. */
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <netinet/in.h>
+
+#include "core_fixture.h"
+
+static struct test_server server;
+
+/* --- each kind, by count --------------------------------------------------------------------- */
+
+static void check_kind(enum gp_kind kind, uint64_t sent, uint64_t received)
+{
+    struct gp_client_opts opts = opts_of(&server, kind);
+    struct gp_client *client = connected(&opts);
+    struct gp_client_stats stats;
+
+    for (unsigned round = 1; round <= 3; round++) { /* the storage of a call is used again */
+        struct tally tally = {0};
+
+        start_calls(client, 64);
+        collect_all(client, &tally, 64);
+        CHECK(tally.classes[GP_CLASS_OK] == 64);
+        CHECK(tally.messages_received == 64 * received);
+        gp_client_stats(client, &stats);
+        CHECK(stats.messages_sent == round * 64 * sent);
+        CHECK(stats.messages_received == round * 64 * received);
+    }
+    CHECK(stats.connected == 1 && stats.reconnects == 0);
+    gp_client_destroy(client);
+}
+
+static void kinds_have_their_messages(void)
+{
+    check_kind(GP_KIND_UNARY, 1, 1);
+    check_kind(GP_KIND_SERVER_STREAM, 1, 5);
+    check_kind(GP_KIND_CLIENT_STREAM, 5, 1);
+    check_kind(GP_KIND_BIDI, 5, 5);
+}
+
+/* Each side on its own: more may come than was asked for, while the last messages are still being sent. */
+static void free_streams_have_at_least_theirs(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_BIDI_FREE);
+    struct gp_client *client = connected(&opts);
+    struct gp_client_stats stats;
+    struct tally tally = {0};
+
+    start_calls(client, 64);
+    collect_all(client, &tally, 64);
+    gp_client_stats(client, &stats);
+    CHECK(tally.classes[GP_CLASS_OK] == 64);
+    CHECK(stats.messages_sent == 64 * 5);
+    CHECK(tally.messages_received >= 64 * 5 && stats.messages_received == tally.messages_received);
+    gp_client_destroy(client);
+}
+
+static void unbounded_streams_go_on_until_the_end(enum gp_kind kind)
+{
+    struct gp_client_opts opts = opts_of(&server, kind);
+    struct gp_client_stats before, after;
+    struct gp_client *client;
+    struct tally tally = {0};
+
+    opts.request.messages = 0;
+    client = connected(&opts);
+    start_calls(client, 8);
+    collect(client, &tally, 8, 100 * GP_NS_PER_MS);
+    gp_client_stats(client, &before);
+    collect(client, &tally, 8, 100 * GP_NS_PER_MS);
+    gp_client_stats(client, &after);
+    CHECK(tally.finished == 0);
+    CHECK(after.messages_sent + after.messages_received >
+          before.messages_sent + before.messages_received + 100);
+    gp_client_end(client);
+    collect_all(client, &tally, 8);
+    CHECK(tally.classes[GP_CLASS_OK] == 8);
+    gp_client_stats(client, &after);
+    if (kind == GP_KIND_BIDI)
+        CHECK(after.messages_sent == after.messages_received);
+    gp_client_destroy(client);
+}
+
+static void poll_keeps_its_time_while_streams_run(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_BIDI);
+    struct gp_client *client;
+    struct gp_event event;
+    uint64_t start_ns;
+
+    opts.request.messages = 0;
+    client = connected(&opts);
+    start_calls(client, 64);
+    start_ns = gp_clock_now_ns();
+    CHECK(gp_client_poll(client, &event, 1, start_ns + 50 * GP_NS_PER_MS) == 0);
+    CHECK(gp_clock_now_ns() - start_ns >= 50 * GP_NS_PER_MS);
+    CHECK(gp_clock_now_ns() - start_ns < 500 * GP_NS_PER_MS);
+    gp_client_destroy(client); /* with calls in flight */
+}
+
+/* --- how calls end --------------------------------------------------------------------------- */
+
+static void a_deadline_expires_in_time(void)
+{
+    struct gp_metadata delay = {"grpcperf-delay-us", "3000000"};
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    struct tally tally;
+
+    opts.request.metadata = &delay;
+    opts.request.metadata_count = 1;
+    opts.request.deadline_ns = 20 * GP_NS_PER_MS;
+    tally = run_calls(&opts, 10);
+    CHECK(tally.classes[GP_CLASS_DEADLINE_EXCEEDED] == 10);
+    CHECK(tally.shortest_ns >= 19 * GP_NS_PER_MS && tally.shortest_ns < 40 * GP_NS_PER_MS);
+    CHECK(tally.longest_ns < 500 * GP_NS_PER_MS);
+}
+
+static void a_status_is_the_class(void)
+{
+    static const char *const statuses[] = {"1", "2", "5", "8", "13", "14", "16"};
+    static const int numbers[] = {1, 2, 5, 8, 13, 14, 16};
+
+    for (int kind = GP_KIND_UNARY; kind <= GP_KIND_BIDI_FREE; kind++)
+        for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+            struct gp_metadata status = {"grpcperf-status", statuses[i]};
+            struct gp_client_opts opts = opts_of(&server, (enum gp_kind)kind);
+
+            opts.request.metadata = &status;
+            opts.request.metadata_count = 1;
+            CHECK(run_calls(&opts, 4).classes[numbers[i]] == 4);
+        }
+}
+
+static void an_unknown_method_is_unimplemented(void)
+{
+    for (int kind = GP_KIND_UNARY; kind <= GP_KIND_BIDI_FREE; kind++) {
+        struct gp_client_opts opts = opts_of(&server, (enum gp_kind)kind);
+
+        opts.request.method = "/grpc.testing.BenchmarkService/Nothing";
+        CHECK(run_calls(&opts, 4).classes[GP_CLASS_UNIMPLEMENTED] == 4);
+    }
+}
+
+/* A stream that the server ends well but short of what was asked. */
+static void an_early_end_is_not_ok(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_BIDI);
+
+    opts.request.method = TEST_CLIENT_STREAM; /* one response, and only after the half-close */
+    opts.request.messages = 1;
+    CHECK(run_calls(&opts, 4).classes[GP_CLASS_OK] == 4);
+    opts = opts_of(&server, GP_KIND_SERVER_STREAM);
+    opts.request.method = TEST_BIDI; /* one answer to the one request */
+    CHECK(run_calls(&opts, 4).classes[GP_CLASS_OK] == 4);
+}
+
+/* More responses than the kind has: never OK, and never for ever. */
+static void a_second_response_is_not_ok(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    struct tally tally;
+
+    opts.request.method = TEST_SERVER_STREAM;
+    opts.request.deadline_ns = 300 * GP_NS_PER_MS;
+    tally = run_calls(&opts, 4);
+    CHECK(tally.classes[GP_CLASS_OK] == 0);
+    CHECK(tally.longest_ns < 2 * GP_NS_PER_S);
+}
+
+static void a_large_reply_is_honest(void)
+{
+    struct gp_client_arg unlimited = {"grpc.max_receive_message_length", NULL, -1};
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    uint8_t message[TEST_REQUEST_MAX];
+    struct tally tally;
+
+    opts.request.message = message;
+    opts.request.message_bytes = test_request(message, (4u << 20) + 1000);
+    CHECK(run_calls(&opts, 3).classes[GP_CLASS_RESOURCE_EXHAUSTED] == 3);
+    opts.args = &unlimited;
+    opts.arg_count = 1;
+    tally = run_calls(&opts, 3);
+    CHECK(tally.classes[GP_CLASS_OK] == 3 && tally.messages_received == 3);
+}
+
+/* --- parked calls ---------------------------------------------------------------------------- */
+
+static void parked_calls_stay_until_cancelled(enum gp_kind kind)
+{
+    struct gp_metadata hold = {"grpcperf-hold", "1"};
+    struct gp_client_opts opts = opts_of(&server, kind);
+    struct gp_client *client;
+    struct gp_client_stats stats;
+    struct tally tally = {0};
+
+    opts.max_in_flight = 200;
+    opts.request.metadata = &hold;
+    opts.request.metadata_count = 1;
+    opts.request.parked = true;
+    opts.request.messages = 0;
+    client = connected(&opts);
+    start_calls(client, 200);
+    collect(client, &tally, 200, 100 * GP_NS_PER_MS);
+    CHECK(tally.finished == 0);
+    gp_client_end(client); /* parked calls do not mind */
+    collect(client, &tally, 200, 30 * GP_NS_PER_MS);
+    CHECK(tally.finished == 0);
+    gp_client_stats(client, &stats);
+    CHECK(stats.messages_sent == (kind == GP_KIND_UNARY || kind == GP_KIND_SERVER_STREAM ? 200 : 0));
+    CHECK(stats.messages_received == 0);
+    gp_client_cancel_all(client);
+    collect_all(client, &tally, 200);
+    CHECK(tally.classes[GP_CLASS_CANCELLED] == 200);
+    gp_client_destroy(client);
+}
+
+/* Parked by the client alone, with a first message: the server goes on answering, nothing ends. */
+static void a_parked_stream_takes_what_comes(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_BIDI);
+    struct gp_client *client;
+    struct gp_client_stats stats;
+    struct tally tally = {0};
+
+    opts.request.parked = true;
+    opts.request.messages = 2;
+    client = connected(&opts);
+    start_calls(client, 10);
+    collect(client, &tally, 10, 200 * GP_NS_PER_MS);
+    gp_client_stats(client, &stats);
+    CHECK(tally.finished == 0 && stats.messages_sent == 20 && stats.messages_received == 20);
+    gp_client_destroy(client);
+}
+
+/* --- connections ----------------------------------------------------------------------------- */
+
+/* Descriptors of this process that are connected to the server's port. gRPC makes IPv6 sockets for IPv4
+ * addresses too where it can; the port lies in the same place in both. */
+static unsigned sockets_to(const struct test_server *to)
+{
+    unsigned count = 0;
+
+    for (int fd = 0; fd < 4096; fd++) {
+        struct sockaddr_in6 peer = {0};
+        socklen_t size = sizeof peer;
+
+        if (getpeername(fd, (struct sockaddr *)&peer, &size) == 0 &&
+            (peer.sin6_family == AF_INET || peer.sin6_family == AF_INET6) &&
+            ntohs(peer.sin6_port) == to->port)
+            count++;
+    }
+    return count;
+}
+
+static void a_connection_is_a_socket(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    struct gp_client *client;
+    struct gp_client_stats stats;
+    struct tally tally = {0};
+
+    CHECK(sockets_to(&server) == 0);
+    opts.connections = 64;
+    client = connected(&opts);
+    CHECK(sockets_to(&server) == 64);
+    start_calls(client, 64);
+    collect_all(client, &tally, 64);
+    CHECK(tally.classes[GP_CLASS_OK] == 64 && sockets_to(&server) == 64);
+    gp_client_stats(client, &stats);
+    CHECK(stats.connected == 64);
+    gp_client_destroy(client);
+    CHECK(sockets_to(&server) == 0);
+}
+
+/* Killed with calls in flight: each comes back once. Started again: the connection returns by itself. */
+static void a_lost_server_is_unavailable_and_found_again(void)
+{
+    struct gp_metadata hold = {"grpcperf-hold", "1"};
+    struct gp_client_arg backoff = {"grpc.initial_reconnect_backoff_ms", NULL, 100};
+    struct test_server other;
+    struct gp_client_opts opts;
+    struct gp_client *client;
+    struct gp_client_stats stats = {0};
+    struct tally tally = {0};
+    char listen[64];
+
+    test_server_start(&other, NULL);
+    opts = opts_of(&other, GP_KIND_BIDI);
+    opts.connections = 2;
+    opts.max_in_flight = 100;
+    opts.request.metadata = &hold;
+    opts.request.metadata_count = 1;
+    opts.request.parked = true;
+    opts.args = &backoff;
+    opts.arg_count = 1;
+    client = connected(&opts);
+    start_calls(client, 100);
+    collect(client, &tally, 100, 100 * GP_NS_PER_MS);
+    CHECK(tally.finished == 0);
+    test_server_kill(&other);
+    collect_all(client, &tally, 100);
+    CHECK(tally.classes[GP_CLASS_UNAVAILABLE] == 100);
+
+    tally = (struct tally){0}; /* gRPC knows by now: what is sent fails at once */
+    collect(client, &tally, 100, 50 * GP_NS_PER_MS);
+    start_calls(client, 100);
+    collect_all(client, &tally, 100);
+    CHECK(tally.classes[GP_CLASS_UNAVAILABLE] == 100 && tally.longest_ns < GP_NS_PER_S);
+
+    snprintf(listen, sizeof listen, "127.0.0.1:%u", other.port);
+    test_server_start(&other, (const char *[]){"--listen", listen, NULL});
+    tally = (struct tally){0};
+    for (unsigned i = 0; i < 200 && stats.reconnects < 2; i++) {
+        collect(client, &tally, 1, 50 * GP_NS_PER_MS);
+        gp_client_stats(client, &stats);
+    }
+    CHECK(stats.reconnects == 2 && stats.connected == 2);
+    gp_client_destroy(client);
+    test_server_stop(&other);
+}
+
+static void refused_connection(struct gp_client_opts *opts, uint64_t timeout_ns, enum gp_error_code code,
+                               const char *word)
+{
+    uint64_t start_ns = gp_clock_now_ns();
+    struct gp_client *client;
+    struct gp_error err = {0};
+
+    CHECK(gp_client_create(&client, opts, &err) == 0);
+    CHECK(gp_client_connect(client, timeout_ns, NULL, &err) == -1);
+    CHECK(err.code == code && strstr(err.message, word));
+    CHECK(gp_clock_now_ns() - start_ns < timeout_ns + 2 * GP_NS_PER_S);
+    gp_client_destroy(client);
+}
+
+/* A port where nobody listens, and one where somebody does and never speaks. */
+static void no_connection_is_an_error(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    socklen_t size = sizeof address;
+    struct test_server silent;
+
+    CHECK(bind(listener, (struct sockaddr *)&address, size) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&address, &size) == 0);
+    snprintf(silent.target, sizeof silent.target, "ipv4:127.0.0.1:%u", ntohs(address.sin_port));
+    opts.target = silent.target;
+    refused_connection(&opts, 10 * GP_NS_PER_S, GP_ERROR_CONNECT, "Connection refused");
+    CHECK(listen(listener, 100) == 0);
+    opts.connections = 5;
+    refused_connection(&opts, 300 * GP_NS_PER_MS, GP_ERROR_CONNECT, "no connection to ipv4:127.0.0.1:");
+    close(listener);
+}
+
+static void connecting_can_be_stopped(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    struct gp_error err = {0};
+    struct gp_client *client;
+    atomic_int stop = 1;
+
+    CHECK(gp_client_create(&client, &opts, &err) == 0);
+    CHECK(gp_client_connect(client, WAIT_NS, &stop, &err) == -1 && err.code == GP_ERROR_STOPPED);
+    gp_client_destroy(client);
+}
+
+/* --- what is refused ------------------------------------------------------------------------- */
+
+static void refused_create(const struct gp_client_opts *opts, enum gp_error_code code, const char *word)
+{
+    struct gp_client *client;
+    struct gp_error err = {0};
+
+    CHECK(gp_client_create(&client, opts, &err) == -1);
+    CHECK(client == NULL && err.code == code && strstr(err.message, word));
+}
+
+static void nonsense_is_refused(void)
+{
+    struct gp_metadata metadata = {"Upper", "x"};
+    struct gp_client_arg arg = {"grpc.http2.max_frame_size", NULL, INT64_C(1) << 40};
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+
+    opts.request.metadata = &metadata;
+    opts.request.metadata_count = 1;
+    refused_create(&opts, GP_ERROR_INVALID, "Upper");
+    metadata = (struct gp_metadata){":path", "/other"};
+    refused_create(&opts, GP_ERROR_INVALID, ":path");
+    metadata = (struct gp_metadata){"lower", "a\nb"};
+    refused_create(&opts, GP_ERROR_INVALID, "lower");
+    opts.request.metadata_count = 0;
+    opts.args = &arg;
+    opts.arg_count = 1;
+    refused_create(&opts, GP_ERROR_INVALID, "grpc.http2.max_frame_size");
+}
+
+/* The one fork here: the child may not use what the parent started, is told so, and gets away without a hang.
+ */
+static void a_forked_child_is_refused(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    struct gp_client *parents = connected(&opts);
+    struct tally tally = {0};
+    pid_t child = fork();
+    int status;
+
+    CHECK(child >= 0);
+    if (child == 0) {
+        alarm(10);
+        refused_create(&opts, GP_ERROR_ENGINE, "use spawn instead of fork");
+        gp_client_destroy(parents);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    start_calls(parents, 8);
+    collect_all(parents, &tally, 8);
+    CHECK(tally.classes[GP_CLASS_OK] == 8);
+    gp_client_destroy(parents);
+}
+
+int main(void)
+{
+    test_server_start(&server, NULL);
+    kinds_have_their_messages();
+    free_streams_have_at_least_theirs();
+    unbounded_streams_go_on_until_the_end(GP_KIND_SERVER_STREAM);
+    unbounded_streams_go_on_until_the_end(GP_KIND_CLIENT_STREAM);
+    unbounded_streams_go_on_until_the_end(GP_KIND_BIDI);
+    unbounded_streams_go_on_until_the_end(GP_KIND_BIDI_FREE);
+    poll_keeps_its_time_while_streams_run();
+    a_deadline_expires_in_time();
+    a_status_is_the_class();
+    an_unknown_method_is_unimplemented();
+    an_early_end_is_not_ok();
+    a_second_response_is_not_ok();
+    a_large_reply_is_honest();
+    for (int kind = GP_KIND_UNARY; kind <= GP_KIND_BIDI_FREE; kind++)
+        parked_calls_stay_until_cancelled((enum gp_kind)kind);
+    a_parked_stream_takes_what_comes();
+    a_connection_is_a_socket();
+    a_lost_server_is_unavailable_and_found_again();
+    no_connection_is_an_error();
+    connecting_can_be_stopped();
+    nonsense_is_refused();
+    a_forked_child_is_refused();
+    test_server_stop(&server);
+    return 0;
+}
