@@ -16,8 +16,7 @@ struct gp_error;
 struct gp_park;
 
 struct gp_park_opts {
-    struct gp_client_opts
-        client; /* max_in_flight = the number of calls to park; request.parked for streams */
+    struct gp_client_opts client; /* max_in_flight: the number of calls to park; streams: request.parked */
     uint64_t connect_timeout_ns;
 };
 

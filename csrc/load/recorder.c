@@ -227,9 +227,12 @@ void gp_recorder_merge(struct gp_recorder *into, const struct gp_recorder *from)
 /* A last window of a few µs would tell wild rates: less than half a window joins the one before it. */
 static void fold_tail(struct gp_recorder *recorder)
 {
-    struct gp_window *tail = recorder->windows + recorder->window_count - 1;
+    struct gp_window *tail;
 
-    if (recorder->window_count < 2 || tail->length_ns >= recorder->window_ns / 2)
+    if (recorder->window_count < 2)
+        return;
+    tail = &recorder->windows[recorder->window_count - 1];
+    if (tail->length_ns >= recorder->window_ns / 2)
         return;
     tail[-1].length_ns += tail->length_ns;
     tail->length_ns = 0;
