@@ -195,11 +195,11 @@ static PyObject *child_ready(PyObject *object, PyObject *args, PyObject *keyword
 static PyObject *memstats_to_python(const Grpcperf__Control__MemStats *m)
 {
     typedef unsigned long long u;
-    return Py_BuildValue("{sKsKsKsKsKsKsIsKsKsKsO}", "heap_alloc", (u)m->heap_alloc, "heap_sys",
-                         (u)m->heap_sys, "heap_idle", (u)m->heap_idle, "stack_inuse", (u)m->stack_inuse,
-                         "stack_sys", (u)m->stack_sys, "sys", (u)m->sys, "threads", (unsigned)m->threads,
-                         "running", (u)m->running, "streams", (u)m->streams, "threadless", (u)m->threadless,
-                         "settled", m->settled ? Py_True : Py_False);
+    return Py_BuildValue(
+        "{sKsKsKsKsKsKsIsIsKsKsKsO}", "heap_alloc", (u)m->heap_alloc, "heap_sys", (u)m->heap_sys, "heap_idle",
+        (u)m->heap_idle, "stack_inuse", (u)m->stack_inuse, "stack_sys", (u)m->stack_sys, "sys", (u)m->sys,
+        "threads", (unsigned)m->threads, "own_threads", (unsigned)m->own_threads, "running", (u)m->running,
+        "streams", (u)m->streams, "threadless", (u)m->threadless, "settled", m->settled ? Py_True : Py_False);
 }
 
 static PyObject *child_memstats(PyObject *object, PyObject *args, PyObject *keywords)
