@@ -1,5 +1,5 @@
-/* The one seam between load and transports: submit calls, poll finished ones. No callbacks, and no thread of its
- * own that the caller could see; each client is used by one thread.
+/* The one seam between load and transports: submit calls, poll finished ones. No callbacks, and no thread of
+ * its own that the caller could see; each client is used by one thread (another may have created it).
  *
  *   create  connect  ( submit | poll )*  end | cancel_all  poll*  destroy
  *
@@ -12,63 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/call.h"
+
 struct gp_error;
 struct gp_client;
-
-enum gp_kind {
-    GP_KIND_UNARY,
-    GP_KIND_SERVER_STREAM,
-    GP_KIND_CLIENT_STREAM,
-    GP_KIND_BIDI,      /* ping-pong: the next message is sent when the answer to the last has come */
-    GP_KIND_BIDI_FREE, /* both directions run on their own */
-};
-
-/* How a call ended: exactly one of these. 0 to 16 are the status codes of gRPC. */
-enum gp_class {
-    GP_CLASS_OK = 0,
-    GP_CLASS_CANCELLED = 1,
-    GP_CLASS_UNKNOWN = 2,
-    GP_CLASS_DEADLINE_EXCEEDED = 4,
-    GP_CLASS_RESOURCE_EXHAUSTED = 8,
-    GP_CLASS_UNIMPLEMENTED = 12,
-    GP_CLASS_INTERNAL = 13,
-    GP_CLASS_UNAVAILABLE = 14,
-    GP_CLASS_UNAUTHENTICATED = 16,
-    GP_CLASS_IN_FLIGHT_AT_END = 17, /* the drain ran out; the engine cancelled it */
-    GP_CLASS_TRANSPORT = 18,        /* the connection died (wire only: C core can only say UNAVAILABLE) */
-    GP_CLASS_COUNT
-};
-
-const char *gp_class_name(enum gp_class class); /* "OK", ... "UNAUTHENTICATED", "in_flight_at_end", "transport" */
-
-struct gp_metadata {
-    const char *key, *value;
-};
-
-/* What every call of a client asks for. */
-struct gp_request {
-    enum gp_kind kind;
-    const char *method;            /* "/package.Service/Method" */
-    const void *message;           /* one serialized request message, sent by each call (and for each message) */
-    size_t message_bytes;
-    const struct gp_metadata *metadata;
-    size_t metadata_count;
-    uint64_t deadline_ns;          /* a span from the moment of sending; 0: none */
-    uint32_t messages;             /* streams: messages each way before the client ends the call as OK; 0: the call
-                                      goes on until gp_client_end */
-    bool parked;                   /* streams: send `messages` (0 is meant), then stay open and idle until the server
-                                      ends the call. A server_stream always sends its one request */
-};
-
-/* When a call is OK. Every status but OK is the class itself; of calls whose status is OK:
- *   unary          exactly one response came, else UNIMPLEMENTED, as gRPC's own table of codes has it
- *   client_stream  the same
- *   server_stream  the client has read `messages` and cancelled; or the server ended first, for the length is
- *                  its choice, but at least one message came, else UNKNOWN
- *   bidi           as many answers came as messages were sent, and `messages` of them, else UNKNOWN
- *   bidi_free      `messages` sent and at least as many received (then half-closed and cancelled), and at least
- *                  one, else UNKNOWN
- *   parked         whatever number of messages came, but client_stream still needs its one response */
 
 struct gp_client_arg { /* a channel argument of C core */
     const char *key;
@@ -77,28 +24,22 @@ struct gp_client_arg { /* a channel argument of C core */
 };
 
 struct gp_client_opts {
-    const char *transport;  /* "core" */
-    const char *target;     /* as gp_probe resolved it: "ipv4:127.0.0.1:50051" */
+    const char *transport; /* "core" */
+    const char *target;    /* as gp_probe resolved it: "ipv4:127.0.0.1:50051" */
     const char *authority;
     uint32_t connections;
     uint32_t max_in_flight; /* ids are below this */
     struct gp_request request;
     const struct gp_client_arg *args;
     size_t arg_count;
-    const void *owner; /* the clients of one run have the same; NULL: it stands for itself (gp_client_cpu_known) */
-};
-
-struct gp_event {
-    uint64_t id;
-    uint64_t sent_ns, done_ns; /* gp_clock_now_ns */
-    uint32_t messages_received;
-    enum gp_class class;
+    const void
+        *owner; /* the clients of one run have the same; NULL: it stands for itself (gp_client_cpu_known) */
 };
 
 struct gp_client_stats {
-    uint32_t connected;      /* connections established by connect */
+    uint32_t connected; /* connections established by connect */
     uint32_t reconnects;
-    uint64_t messages_sent;  /* handed to the transport; unary calls' count too */
+    uint64_t messages_sent; /* handed to the transport; unary calls' count too */
     uint64_t messages_received;
 };
 
@@ -108,16 +49,17 @@ const char *gp_client_core_version(void);
 /* Copies what it needs of opts. */
 int gp_client_create(struct gp_client **client, const struct gp_client_opts *opts, struct gp_error *err);
 
-/* Establish all connections, a bounded number at a time. -1 when none could be; some missing is told by stats.
- * `stop` is looked at about every 20 ms and gives GP_ERROR_STOPPED. */
-int gp_client_connect(struct gp_client *client, uint64_t timeout_ns, const atomic_int *stop, struct gp_error *err);
+/* Establish all connections, a bounded number at a time. -1 when none could be; some missing is told by
+ * stats. `stop` is looked at about every 20 ms and gives GP_ERROR_STOPPED. */
+int gp_client_connect(struct gp_client *client, uint64_t timeout_ns, const atomic_int *stop,
+                      struct gp_error *err);
 
 /* Start one call for each id, on connections taken in turn. */
 void gp_client_submit(struct gp_client *client, const uint64_t *ids, size_t count);
 
-/* Wait until a call has finished, until `until_ns` (gp_clock_now_ns) at the latest, and fill `events`; returns
- * their number. Core waits in whole milliseconds, rounded up; a time that has passed makes it look without
- * waiting. */
+/* Wait until a call has finished, until `until_ns` (gp_clock_now_ns) at the latest, and fill `events`;
+ * returns their number. Core waits in whole milliseconds, rounded up; a time that has passed makes it look
+ * without waiting. */
 size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t capacity, uint64_t until_ns);
 
 /* Let streams that have no bound end as OK after the message they are at. */
@@ -128,13 +70,15 @@ void gp_client_cancel_all(struct gp_client *client);
 
 void gp_client_stats(const struct gp_client *client, struct gp_client_stats *stats);
 
-/* CPU that the client has used so far, for differences: the polling thread's, and that of threads the transport
- * keeps out of sight. C core mixes the work of all clients of a process (csrc/client/usage.h): there it is what
- * all of them used since any of them was last asked, so the differences of one run's clients add up to the run's
- * CPU. Call it from the polling thread: in all clients of a run when the time that counts begins, and at its end. */
+/* CPU that the client has used so far, for differences: the polling thread's, and that of threads the
+ * transport keeps out of sight. C core mixes the work of all clients of a process (csrc/client/usage.h):
+ * there it is what all of them used since any of them was last asked, so the differences of one run's clients
+ * add up to the run's CPU. Call it from the polling thread: in all clients of a run when the time that counts
+ * begins, and at its end. */
 uint64_t gp_client_cpu_ns(struct gp_client *client);
 
-/* Whether those differences are the owner's own: false when a client of another owner was at work since then. */
+/* Whether those differences are the owner's own: false when a client of another owner was at work since then.
+ */
 bool gp_client_cpu_known(const struct gp_client *client, uint64_t since_ns);
 
 void gp_client_destroy(struct gp_client *client);

@@ -15,8 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "check.h"
-#include "process/child.h"
-#include "process/control.h"
+#include "controlled_server.h"
 #include "support.h"
 
 #define MS GP_NS_PER_MS
@@ -159,50 +158,15 @@ static void test_threads_share_the_work(const struct test_server *server)
     gp_run_destroy(run);
 }
 
-/* Against the server's own count, in a server of its own. */
-static struct gp_control *serve_with_control(struct gp_child **child, char *target, size_t size)
-{
-    const char *argv[] = {getenv("GP_SERVER"), "--control", "3", NULL};
-    struct gp_child_opts opts = {.argv = argv};
-    struct gp_wait wait = {.timeout_ns = 20 * SECOND};
-    Grpcperf__Control__FromChild *ready;
-    struct gp_control *control;
-    struct gp_error err = {0};
-
-    CHECK(gp_child_create(child, &opts, &err) == 0);
-    CHECK(gp_control_create(&control, *child, &err) == 0);
-    CHECK(gp_control_ready(control, &wait, &ready, &err) == 0);
-    snprintf(target, size, "ipv4:127.0.0.1:%u", ready->ready->port);
-    grpcperf__control__from_child__free_unpacked(ready, NULL);
-    return control;
-}
-
-static uint64_t started_calls(struct gp_control *control)
-{
-    Grpcperf__Control__GetCounters get = GRPCPERF__CONTROL__GET_COUNTERS__INIT;
-    Grpcperf__Control__ToChild ask = GRPCPERF__CONTROL__TO_CHILD__INIT;
-    struct gp_wait wait = {.timeout_ns = 10 * SECOND};
-    Grpcperf__Control__FromChild *reply;
-    struct gp_error err = {0};
-    uint64_t count;
-
-    ask.what_case = GRPCPERF__CONTROL__TO_CHILD__WHAT_GET_COUNTERS;
-    ask.get_counters = &get;
-    CHECK(gp_control_request(control, &ask, &wait, &reply, &err) == 0);
-    count = reply->counters->started;
-    grpcperf__control__from_child__free_unpacked(reply, NULL);
-    return count;
-}
-
+/* Against the server's own count. */
 static void test_calls_are_exact(void)
 {
-    struct gp_child *child;
-    char target[64];
-    struct gp_control *control = serve_with_control(&child, target, sizeof target);
+    struct controlled_server server;
     uint64_t before = 0;
 
+    controlled_server_start(&server);
     for (uint64_t calls = 1; calls < 3000; calls = calls * 3 + 1) {
-        struct gp_run_opts opts = opts_for(target);
+        struct gp_run_opts opts = opts_for(server.target);
         const struct gp_run_result *r;
         struct gp_run *run;
 
@@ -213,12 +177,11 @@ static void test_calls_are_exact(void)
         run = started(&opts);
         r = result_of(run);
         CHECK(r->classes[GP_CLASS_OK] == calls && sum_of_classes(r) == calls && r->ok_in_window == calls);
-        CHECK(started_calls(control) - before == calls);
+        CHECK(controlled_server_counters(&server).started - before == calls);
         before += calls;
         gp_run_destroy(run);
     }
-    gp_control_destroy(control);
-    gp_child_destroy(child);
+    controlled_server_stop(&server);
 }
 
 static void test_think_time(const struct test_server *server)
