@@ -1,0 +1,75 @@
+/* What a call is, as plain data shared by all that send, carry or count calls: its kind, what it asks for,
+ * how it can end. */
+#ifndef GP_BASE_CALL_H
+#define GP_BASE_CALL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum gp_kind {
+    GP_KIND_UNARY,
+    GP_KIND_SERVER_STREAM,
+    GP_KIND_CLIENT_STREAM,
+    GP_KIND_BIDI,      /* ping-pong: the next message is sent when the answer to the last has come */
+    GP_KIND_BIDI_FREE, /* both directions run on their own */
+};
+
+/* How a call ended: exactly one of these. 0 to 16 are the status codes of gRPC. */
+enum gp_class {
+    GP_CLASS_OK = 0,
+    GP_CLASS_CANCELLED = 1,
+    GP_CLASS_UNKNOWN = 2,
+    GP_CLASS_DEADLINE_EXCEEDED = 4,
+    GP_CLASS_PERMISSION_DENIED = 7,
+    GP_CLASS_RESOURCE_EXHAUSTED = 8,
+    GP_CLASS_UNIMPLEMENTED = 12,
+    GP_CLASS_INTERNAL = 13,
+    GP_CLASS_UNAVAILABLE = 14,
+    GP_CLASS_UNAUTHENTICATED = 16,
+    GP_CLASS_IN_FLIGHT_AT_END = 17, /* the drain ran out; the engine cancelled it */
+    GP_CLASS_TRANSPORT = 18,        /* the connection died (wire only: C core can only say UNAVAILABLE) */
+    GP_CLASS_COUNT
+};
+
+const char *
+    gp_class_name(enum gp_class class); /* "OK", ... "UNAUTHENTICATED", "in_flight_at_end", "transport" */
+
+struct gp_metadata {
+    const char *key, *value;
+};
+
+/* What every call of a client asks for. */
+struct gp_request {
+    enum gp_kind kind;
+    const char *method;  /* "/package.Service/Method" */
+    const void *message; /* one serialized request message, sent by each call (and for each message) */
+    size_t message_bytes;
+    const struct gp_metadata *metadata;
+    size_t metadata_count;
+    uint64_t deadline_ns; /* a span from the moment of sending; 0: none */
+    uint32_t messages;    /* streams: messages each way before the client ends the call as OK; 0: the call
+                             goes on until gp_client_end */
+    bool parked;          /* streams: send `messages` (0 is meant), then stay open and idle until the server
+                             ends the call. A server_stream always sends its one request */
+};
+
+/* When a call is OK. Every status but OK is the class itself; of calls whose status is OK:
+ *   unary          exactly one response came, else UNIMPLEMENTED, as gRPC's own table of codes has it
+ *   client_stream  the same
+ *   server_stream  the client has read `messages` and cancelled; or the server ended first, for the length is
+ *                  its choice, but at least one message came, else UNKNOWN
+ *   bidi           as many answers came as messages were sent, and `messages` of them, else UNKNOWN
+ *   bidi_free      `messages` sent and at least as many received (then half-closed and cancelled), and at
+ * least one, else UNKNOWN parked         whatever number of messages came, but client_stream still needs its
+ * one response */
+
+/* A call that has ended. */
+struct gp_event {
+    uint64_t id;
+    uint64_t sent_ns, done_ns; /* gp_clock_now_ns */
+    uint32_t messages_received;
+    enum gp_class class;
+};
+
+#endif
