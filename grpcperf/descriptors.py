@@ -1,0 +1,51 @@
+"""File descriptors: whether there are enough for what is asked, told before the start. A server that runs out
+of them stops accepting for good, and a client sees that as calls that fail for no reason."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+
+from grpcperf import _engine
+from grpcperf.engine import translated
+from grpcperf.errors import EngineError
+from grpcperf.targets.target import Measurable
+
+# Beside the connections: name resolution, event queues and timers of the library on either side.
+RESERVE = 32
+
+
+def require_descriptors(target: Measurable, connections: int) -> None:
+    """Raise EngineError when this process, or the target's, is limited to fewer descriptors than it needs."""
+    soft, hard = _engine.fd_limit(0)
+    _require("this process", connections, len(os.listdir("/proc/self/fd")), soft, hard)
+    if target.pid is None:
+        return
+    with translated():
+        sample = _engine.process_sample(target.pid, fds=True)
+    soft, hard = _engine.fd_limit(target.pid)
+    _require(f"the server (pid {target.pid})", connections, int(sample["fds"]), soft, hard)
+
+
+def raise_soft_limit() -> None:
+    """Raise this process's limit to what it may have; children inherit it. For the shell: a library has no
+    business changing its host's limits."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return
+    # An unlimited hard limit is above what the kernel grants: then keep what there is.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _require(who: str, connections: int, open_now: int, soft: int, hard: int) -> None:
+    needed = connections + open_now + RESERVE
+    if soft < 0 or needed <= soft:
+        return
+    ceiling = "unlimited" if hard < 0 else f"{hard:,}"
+    raise EngineError(
+        f"{connections:,} connections need {needed:,} file descriptors in {who} ({open_now:,} are open, "
+        f"{RESERVE} in reserve), and {soft:,} are available: raise the limit with ulimit -n {needed} "
+        f"(the hard limit is {ceiling})"
+    )
