@@ -1,0 +1,241 @@
+"""Calls held in flight: what one costs is seen while they are there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Self
+
+from grpcperf import _engine, units
+from grpcperf.descriptors import require_descriptors
+from grpcperf.engine import translated
+from grpcperf.errors import Interrupted, InvalidRequest, ServerDied
+from grpcperf.load import CONNECT_S, probe
+from grpcperf.result import Status
+from grpcperf.spec import Load
+from grpcperf.targets.target import Measurable, as_target
+
+LEAVE_S = 3.0  # what leaving waits for calls that were cancelled
+LOOK_S = 0.005  # between two looks while calls are opened
+# Metadata that says how long a call lasts; without any of it a held call asks to be parked.
+LASTING = ("grpcperf-hold", "grpcperf-delay-us", "grpcperf-busy-us")
+# Ends that say nothing against the server: the call was done, or the client ended it.
+_NOT_REFUSED = ("OK", "CANCELLED", "DEADLINE_EXCEEDED")
+
+
+class Hold:
+    """Calls in flight, from entering to leaving. Made by gp.hold.
+
+    `running` and `queued` are calls at this moment, `refused` those that ended with an error. `entered_s` is
+    how long it took to open them.
+    """
+
+    def __init__(self, target: Measurable, spec: Load, *, send_first: bool, timeout: float) -> None:
+        self.target = target
+        self.spec = spec
+        self.calls = spec.concurrency
+        self.entered_s: float | None = None
+        self._send_first = send_first
+        self._timeout = timeout
+        self._park: _engine.Park | None = None
+        self._before = 0  # calls of other clients, running or queued when this hold began
+        self._streams: int | None = None  # calls that the server admits on all connections together
+        self._last: dict[str, Any] = {"sent": 0, "finished": 0, "status": {}}
+
+    # --- entering
+
+    def __enter__(self) -> Self:
+        if self._park is not None:
+            raise InvalidRequest("a hold is entered once; make another with gp.hold(...)")
+        started = time.monotonic()
+        try:
+            self._open()
+            self._wait_until_held(started + self._timeout)
+        except KeyboardInterrupt:
+            self._leave()
+            raise Interrupted(f"interrupted while {self.calls:,} calls were being opened") from None
+        except BaseException:
+            self._leave()
+            raise
+        self.entered_s = time.monotonic() - started
+        return self
+
+    def _open(self) -> None:
+        target, spec = self.target, self.spec
+        target.require_usable()
+        require_descriptors(target, spec.connections)
+        peer = probe(target)
+        admitted = peer.settings["max_concurrent_streams"]
+        self._streams = None if admitted is None else admitted * spec.connections
+        if target.has_counters:
+            counters = target.counters()
+            self._before = counters.running + counters.queued
+        request = spec.engine_request(_engine.benchmark_request)
+        request["messages"] = int(self._send_first)
+        with translated():
+            self._park = _engine.Park(
+                transport=spec.transport,
+                target=peer.resolved,
+                authority=target.authority or peer.authority,
+                connections=spec.connections,
+                channel_args=spec.channel_args,
+                request=request,
+                calls=self.calls,
+                connect_timeout=CONNECT_S,
+            )
+            self._park.start()
+
+    def _wait_until_held(self, deadline: float) -> None:
+        while not self._is_held() and time.monotonic() < deadline:
+            time.sleep(LOOK_S)
+
+    def _is_held(self) -> bool:
+        counts = self._counts()
+        if counts["sent"] < self.calls:
+            if reason := self.target.death():
+                raise ServerDied(f"{self.target!r} died while calls were being opened: {reason}")
+            return False
+        if not self.target.has_counters:
+            return True
+        counters = self.target.counters()
+        arrived = counters.running + counters.queued - self._before
+        # What the peer's stream limit keeps in the client will not arrive while the others are held.
+        most = self.calls if self._streams is None else min(self.calls, self._streams)
+        return arrived + int(counts["finished"]) >= most
+
+    # --- what is held
+
+    @property
+    def running(self) -> int:
+        """Calls in their handlers: the server's own count, where it has one; else those sent, admitted, not
+        ended."""
+        if self.target.has_counters:
+            counters = self.target.counters()
+            return max(0, counters.running - self._before)
+        outstanding = self._outstanding()
+        return outstanding if self._streams is None else min(outstanding, self._streams)
+
+    @property
+    def queued(self) -> int:
+        """Calls that wait, in the server's queue or behind its stream limit."""
+        return max(0, self._outstanding() - self.running)
+
+    @property
+    def refused(self) -> int:
+        """Calls that ended with an error that neither cancel() nor their deadline explains."""
+        return sum(count for name, count in self.status.items() if name not in _NOT_REFUSED)
+
+    @property
+    def status(self) -> Status:
+        """Calls that have ended, by class."""
+        return Status(self._counts()["status"])
+
+    # --- ending it
+
+    def cancel(self) -> None:
+        """Cancel every call that is in flight; returns at once."""
+        self._require_park().cancel()
+
+    def release(self, timeout: float | str = 10.0) -> float:
+        """Have the server let its parked calls go and wait for this hold's calls to end; returns how long
+        that took, in seconds. After `timeout` it returns although some have not.
+
+        Raises InvalidRequest when the server was not started by grpcperf.
+        """
+        limit = units.seconds(timeout, "timeout")
+        park = self._require_park()
+        started = time.monotonic()
+        self.target.release()
+        with translated():
+            while not park.wait_finished(min(0.2, limit)):
+                left = started + limit - time.monotonic()
+                if left <= 0:
+                    break
+                self.target.release()  # what waited behind a limit has been parked only now
+        return time.monotonic() - started
+
+    def wait(self, timeout: float | str = 10.0) -> bool:
+        """Wait until every call has ended, for at most `timeout`; whether they have."""
+        with translated():
+            return self._require_park().wait_finished(units.seconds(timeout, "timeout"))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        reason = None if self.target.closed else self.target.death()
+        self._leave()
+        if kind is None and reason is not None:
+            raise ServerDied(f"{self.target!r} died while {self.calls:,} calls were held: {reason}")
+
+    def _leave(self) -> None:
+        """Cancel what is left and wait for it; a second Ctrl-C only ends the waiting."""
+        park = self._park
+        if park is None:
+            return
+        try:
+            park.cancel()
+            park.wait_finished(LEAVE_S)
+            self._last = park.counts()
+        except _engine.EngineFailure:
+            pass  # it never connected: the cause has been raised
+        finally:
+            park.close()
+            self._park = None
+
+    def _counts(self) -> dict[str, Any]:
+        if self._park is not None:
+            with translated():
+                self._last = self._park.counts()
+        return self._last
+
+    def _outstanding(self) -> int:
+        counts = self._counts()
+        return int(counts["sent"]) - int(counts["finished"])
+
+    def _require_park(self) -> _engine.Park:
+        if self._park is None:
+            raise InvalidRequest("this hold is not in force: use it inside `with gp.hold(...) as held:`")
+        return self._park
+
+    def __repr__(self) -> str:
+        state = f"{self._outstanding():,} in flight" if self._park is not None else "not in force"
+        return f"<Hold of {self.calls:,} {self.spec.kind} calls on {self.target!r}, {state}>"
+
+
+def hold(
+    target: Measurable | str,
+    *,
+    calls: int,
+    kind: str = "unary",
+    connections: int = 1,
+    transport: str = "core",
+    metadata: Mapping[str, str | int] | None = None,
+    send_first: bool = False,
+    deadline: float | str | None = None,
+    keepalive: Any = None,
+    channel_args: Mapping[str, int | str] | None = None,
+    timeout: float | str = 10.0,
+) -> Hold:
+    """Hold `calls` calls in flight for as long as the `with` block lasts.
+
+    The block begins when the server says that all run or are queued (a foreign target: when all were sent),
+    or after `timeout`: then `held.running` is smaller than `calls`. The calls ask for grpcperf-hold, unless
+    `metadata` says how long they last. `send_first`: streams send one message before they fall silent.
+    Leaving cancels what is left.
+
+    Raises InvalidRequest, ConnectError, ServerDied when the server dies meanwhile, Interrupted.
+    """
+    wanted = dict(metadata or {})
+    if not {str(key).lower() for key in wanted} & set(LASTING):
+        wanted["grpcperf-hold"] = "1"
+    spec = Load(
+        kind=kind,
+        concurrency=units.count(calls, "calls", high=10_000_000),
+        connections=connections,
+        transport=transport,
+        metadata=wanted,
+        deadline=deadline,
+        keepalive=keepalive,
+        channel_args=channel_args or {},
+    )
+    return Hold(
+        as_target(target), spec, send_first=bool(send_first), timeout=units.seconds(timeout, "timeout")
+    )

@@ -1,0 +1,248 @@
+"""One load on one target: checked, probed, run in the engine's threads, and told as a Result."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from grpcperf import _engine, environment
+from grpcperf.descriptors import require_descriptors
+from grpcperf.diagnose import diagnose
+from grpcperf.engine import translated
+from grpcperf.errors import EngineError, Interrupted, InvalidRequest
+from grpcperf.progress import Progress
+from grpcperf.result import Result
+from grpcperf.spec import Load
+from grpcperf.targets.target import Measurable, as_target
+
+PROBE_S = 5.0
+CONNECT_S = 10.0
+STEP_S = 0.05  # between two looks at a run that somebody waits for
+INTERRUPT_S = 1.0  # what is waited for a run to end after Ctrl-C
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A target as the probe found it: the address in gRPC's spelling, and the SETTINGS it sent (None: not
+    sent)."""
+
+    resolved: str
+    authority: str
+    connect_s: float
+    settings: Mapping[str, int | None]
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run at one moment. `phase`: connect, warmup, measure, drain, ended; `elapsed_s` since the measured
+    window began; `calls` measured and finished so far, `ok` of them as OK."""
+
+    phase: str
+    elapsed_s: float
+    calls: int
+    ok: int
+
+
+class LoadRun:
+    """A load in the background. Made by gp.start; as a context manager it ends with its block.
+
+    One that is dropped ends at once, without a drain.
+    """
+
+    def __init__(self, target: Measurable, spec: Load, peer: Peer) -> None:
+        self.target = target
+        self.spec = spec
+        self._peer = peer
+        self._result: Result | None = None
+        self._lock = threading.Lock()
+        with translated():
+            self._run: _engine.Run | None = _engine.Run(
+                transport=spec.transport,
+                target=peer.resolved,
+                authority=target.authority or peer.authority,
+                connections=spec.connections,
+                channel_args=spec.channel_args,
+                request=spec.engine_request(_engine.benchmark_request),
+                threads=spec.threads,
+                concurrency=spec.concurrency,
+                connect_timeout=CONNECT_S,
+                warmup=float(spec.warmup),
+                duration=float(spec.duration or 0.0),
+                calls=spec.calls or 0,
+                drain=float(spec.drain),
+                think_time=float(spec.think_time),
+                server_pid=target.pid or 0,
+                server_pidfd=target.pidfd,
+                cpus=spec.cpus,
+            )
+            self._run.start()
+
+    def snapshot(self) -> Snapshot:
+        """How far it is."""
+        with translated():
+            return Snapshot(**self._engine_run().snapshot())
+
+    def stop(self) -> None:
+        """End it now: it drains, and result() then has what was measured. Returns at once."""
+        with translated():
+            self._engine_run().stop()
+
+    def result(self, *, progress: bool | None = False) -> Result:
+        """Wait for the end and return what was measured; again and again the same.
+
+        `progress`: show a bar on stderr; None: when a person is watching. Raises ConnectError or ServerDied
+        when it never came to measure, Interrupted (with the partial result) on Ctrl-C.
+        """
+        with self._lock:
+            if self._result is None:
+                self._wait(progress)
+                self._result = self._collect(interrupted=False)
+            return self._result
+
+    def _wait(self, progress: bool | None) -> None:
+        run = self._engine_run()
+        try:
+            with Progress(self.spec, progress) as bar, translated():
+                while not run.wait(STEP_S):
+                    bar.update(Snapshot(**run.snapshot()))
+        except KeyboardInterrupt:
+            raise self._interrupted(run) from None
+
+    def _interrupted(self, run: _engine.Run) -> Interrupted:
+        """Stop the run; a second Ctrl-C only ends the waiting for it."""
+        ended, until = False, time.monotonic() + INTERRUPT_S
+        try:
+            run.stop()
+            while not ended and time.monotonic() < until:
+                ended = run.wait(STEP_S)
+        except KeyboardInterrupt:
+            pass
+        if ended:
+            self._result = self._collect(interrupted=True)
+        return Interrupted("interrupted: the result holds what was measured until then", self._result)
+
+    def _collect(self, *, interrupted: bool) -> Result:
+        try:
+            with translated():
+                raw = self._engine_run().result()
+        except EngineError:
+            if not interrupted:
+                raise
+            raw = dict(_NOTHING)  # it had not begun to measure
+        death = self.target.death() if raw["server_died"] else None
+        findings = diagnose(
+            self.spec,
+            raw,
+            interrupted=interrupted,
+            death=death,
+            settings=self._peer.settings,
+            client_cpus=os.sched_getaffinity(0),
+            server_cpus=_cpus_of(self.target.pid),
+        )
+        return Result.from_engine(
+            self.spec,
+            raw,
+            findings=findings,
+            settings=self._peer.settings,
+            environment=environment.summary(),
+        )
+
+    def _engine_run(self) -> _engine.Run:
+        if self._run is None:
+            raise InvalidRequest("this run has been closed")
+        return self._run
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._result is None and self._run is not None:
+            self._run = None  # which ends it, without a drain
+
+    def __del__(self) -> None:
+        self._run = None  # before the target, whose descriptor it watches
+
+    def __repr__(self) -> str:
+        state = "closed" if self._run is None else self.snapshot().phase
+        return f"<LoadRun of {self.spec.kind} on {self.target!r}: {state}>"
+
+
+def _cpus_of(pid: int | None) -> set[int] | None:
+    """Those a process of this machine may run on; None when there is none, or no more."""
+    try:
+        return None if pid is None else os.sched_getaffinity(pid)
+    except OSError:
+        return None
+
+
+_EMPTY: Mapping[str, Any] = {
+    "count": 0,
+    "overflow": 0,
+    "sum_ns": 0,
+    "min_ns": 0,
+    "max_ns": 0,
+    "entries": b"",
+}
+_NOTHING: Mapping[str, Any] = {
+    "status": {},
+    "latency": _EMPTY,
+    "errors": _EMPTY,
+    "ok_in_window": 0,
+    "all_in_window": 0,
+    "messages_sent": 0,
+    "messages_received": 0,
+    "window_s": 0.0,
+    "windows": [],
+    "connect_s": 0.0,
+    "connected": 0,
+    "reconnects": 0,
+    "drain_s": 0.0,
+    "client_cpu_s": None,
+    "server_cpu_s": None,
+    "server_died": False,
+    "stopped": True,
+}
+
+
+def load(
+    target: Measurable | str, spec: Load | None = None, *, progress: bool | None = None, **changes: Any
+) -> Result:
+    """Put a load on a target and return what was measured.
+
+    `spec` is a gp.Load; keywords build one, or change the one given. `progress`: None shows a bar on stderr
+    when a person is watching and the run takes over a second.
+
+    Raises InvalidRequest, ConnectError when the target is not reachable or not gRPC, EngineError when there
+    are too few file descriptors, ServerDied, Interrupted with the partial result on Ctrl-C. Failed calls are
+    data, not exceptions: see `.status` and `.findings`.
+    """
+    with start(target, spec, **changes) as run:
+        return run.result(progress=progress)
+
+
+def start(target: Measurable | str, spec: Load | None = None, **changes: Any) -> LoadRun:
+    """The same in the background: returns once the target has answered a probe and the run has begun."""
+    if spec is not None and not isinstance(spec, Load):
+        raise InvalidRequest(f"spec must be a gp.Load, not {spec!r}; other arguments go by name")
+    spec = Load(**changes) if spec is None else spec.replace(**changes) if changes else spec
+    target = as_target(target)
+    target.require_usable()
+    require_descriptors(target, spec.connections)
+    try:
+        return LoadRun(target, spec, probe(target))
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted before anything was measured") from None
+
+
+def probe(target: Measurable) -> Peer:
+    """Look whether the target speaks HTTP/2, before a load would fail a million times.
+
+    Raises ConnectError naming the address and the cause: unknown host, refused, HTTP/1, TLS, silence.
+    """
+    with translated():
+        found = _engine.probe(target.address, PROBE_S)
+    return Peer(found["resolved"], found["authority"], found["connect_s"], found["settings"])

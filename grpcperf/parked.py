@@ -1,0 +1,127 @@
+"""What held calls cost, as one report: `grpcperf hold`, and the demo's first part."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from grpcperf.hold import hold
+from grpcperf.memstats import MemStats
+from grpcperf.result import Status
+from grpcperf.targets.target import Measurable
+from grpcperf.units import format_bytes, format_number, format_seconds
+
+PER_CALL = ("heap_alloc", "stack_inuse", "sys", "rss")
+
+
+@dataclass(kw_only=True)
+class HoldReport:
+    """Calls at the moment when all were in flight, and the process's memory before, then, and after.
+
+    `hold_s` is how long they were held, `release_s` how long they took to end once told to. Memory is None
+    where the process is not known.
+    """
+
+    calls: int
+    running: int = 0
+    queued: int = 0
+    refused: int = 0
+    hold_s: float = 0.0
+    release_s: float | None = None
+    before: MemStats | None = None
+    held: MemStats | None = None
+    after: MemStats | None = None
+    ended: Status = field(default_factory=Status)
+    interrupted: bool = False
+
+    def per_call(self, name: str) -> float | None:
+        """Bytes of a MemStats field that a running or queued call added: the plain difference of two
+        readings."""
+        if self.before is None or self.held is None or not self.running + self.queued:
+            return None
+        before, held = getattr(self.before, name), getattr(self.held, name)
+        if before is None or held is None:
+            return None
+        return float(held - before) / (self.running + self.queued)
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        memory: dict[str, Any] | None = None
+        if self.before is not None:
+            memory = {
+                "per_call": {name: self.per_call(name) for name in PER_CALL},
+                "before": self.before.as_dict(),
+                "held": self.held.as_dict() if self.held else None,
+                "after": self.after.as_dict() if self.after else None,
+            }
+        return {
+            "calls": self.calls,
+            "running": self.running,
+            "queued": self.queued,
+            "refused": self.refused,
+            "status": dict(self.ended),
+            "hold_s": self.hold_s,
+            "release_s": self.release_s,
+            "interrupted": self.interrupted,
+            "memory": memory,
+        }
+
+    def __str__(self) -> str:
+        counts = [f"{self.running:,} of {self.calls:,} calls ran"]
+        if self.queued:
+            counts.append(f"{self.queued:,} were queued")
+        if self.refused:
+            counts.append(f"{self.refused:,} were refused")
+        times = f"held for {format_seconds(self.hold_s)}, ended in {format_seconds(self.release_s)}"
+        lines = [f"{', '.join(counts)}; {times}"]
+        if self.before is None:
+            return lines[0] + "\nmemory is not known: give --pid"
+        lines.append(f"{'':<12}{'per call':>12}{'before':>12}{'held':>12}{'after':>12}")
+        stages = (self.before, self.held, self.after)
+        for name in PER_CALL:
+            values = [None if stage is None else getattr(stage, name) for stage in stages]
+            if any(value is not None for value in values):
+                cells = [format_bytes(value) for value in (self.per_call(name), *values)]
+                lines.append(f"{name:<12}" + "".join(f"{cell:>12}" for cell in cells))
+        tasks = [format_number(None if stage is None else stage.tasks) for stage in stages]
+        lines.append(f"{'tasks':<12}{'':>12}" + "".join(f"{cell:>12}" for cell in tasks))
+        return "\n".join(lines)
+
+
+def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> HoldReport:
+    """Hold calls (the arguments of gp.hold) for some seconds, reading the target's memory on the way.
+
+    A server of ours releases them; on any other they are cancelled. Ctrl-C ends the holding, and what is
+    known by then is reported with `interrupted` set. Raises what gp.hold raises.
+    """
+    report = HoldReport(calls=arguments["calls"])
+    try:
+        if target.pid is not None:
+            report.before = target.memstats(settle=True)
+        with hold(target, **arguments) as held:
+            report.running, report.queued, report.refused = held.running, held.queued, held.refused
+            started = time.monotonic()
+            try:
+                if target.pid is not None:
+                    report.held = target.memstats(settle=True)
+                time.sleep(max(0.0, seconds - (time.monotonic() - started)))
+            except KeyboardInterrupt:
+                report.interrupted = True
+            report.hold_s = time.monotonic() - started
+            report.release_s = _end(target, held)
+            report.ended = held.status
+        if target.pid is not None:
+            report.after = target.memstats(settle=True)
+    except KeyboardInterrupt:  # Interrupted too
+        report.interrupted = True
+    return report
+
+
+def _end(target: Measurable, held: Any) -> float:
+    if target.has_counters:
+        return float(held.release())
+    started = time.monotonic()
+    held.cancel()
+    held.wait()
+    return time.monotonic() - started

@@ -1,0 +1,134 @@
+"""A process watched over time, from outside and, for servers started here, from inside."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+from grpcperf import _engine, units
+from grpcperf.errors import Error, InvalidRequest
+from grpcperf.targets.target import Measurable, as_target
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INSIDE_S = 0.25  # how often the server itself is asked: each answer costs it up to milliseconds
+ANSWER_S = 0.2  # what is waited for its answer; without one it is left alone for a while
+ALONE_S = 2.0
+PSS_S = 1.0  # smaps_rollup takes 24 ms at 4 GiB, in which the process's memory map is locked
+_INSIDE = ("heap_alloc", "heap_sys", "stack_inuse", "stack_sys", "sys", "streams")
+_COUNTED = ("running", "parked", "queued", "started", "finished")
+_PROCESS = ("rss", "rss_anon", "peak_rss", "pss", "threads", "fds", "cpu_user_s", "cpu_system_s")
+COLUMNS = ("time", "cpu", *_PROCESS, *_INSIDE, *_COUNTED)
+
+
+class Sampler:
+    """Reads a target's process every `interval` seconds, in a thread of its own, while the `with` block
+    lasts.
+
+    `target` is a server, a gp.Target with pid=, or a process's number. `pss`: also the proportional share,
+    once a second at most. Readings follow a fixed schedule: one that comes late does not shift the next, and
+    those that were missed are left out. When the target dies the series ends.
+
+    Raises InvalidRequest when no process is known.
+    """
+
+    def __init__(
+        self, target: Measurable | int | str, *, interval: float | str = 0.05, pss: bool = False
+    ) -> None:
+        self._interval = units.seconds(interval, "interval", low=0.001, high=3600.0)
+        self._target = None if isinstance(target, int) else as_target(target)
+        pid = target if isinstance(target, int) else self._target.pid if self._target else None
+        if pid is None:
+            raise InvalidRequest(f"Sampler of {target!r}: the process is not known; give pid= to gp.Target")
+        self._pid = units.count(pid, "pid", high=2**22)
+        self._pss = bool(pss)
+        self._rows: list[dict[str, Any]] = []
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._started_s = 0.0
+
+    def __enter__(self) -> Self:
+        if self._thread is not None:
+            raise InvalidRequest("a Sampler is entered once; make another")
+        self._started_s = time.monotonic()
+        self._thread = threading.Thread(target=self._watch, name="grpcperf-sampler", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the series. Idempotent."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The readings so far, oldest first. `time` is seconds since entering, `cpu` the CPUs in use since
+        the reading before, sizes are bytes; None where a value was not read at that moment."""
+        return [dict.fromkeys(COLUMNS) | row for row in self._rows]
+
+    def frame(self) -> pd.DataFrame:
+        """rows() as a pandas frame, in columns of numbers with NaN for what was not read."""
+        import pandas as pd
+
+        frame = pd.DataFrame(self.rows(), columns=list(COLUMNS))
+        return frame.apply(pd.to_numeric)
+
+    # --- the thread
+
+    def _watch(self) -> None:
+        inside_due = pss_due = 0.0
+        due = self._started_s
+        while True:
+            now = time.monotonic() - self._started_s
+            row = self._read(pss=self._pss and now >= pss_due)
+            if row is None:
+                return
+            if "pss" in row:
+                pss_due = now + PSS_S
+            if now >= inside_due:
+                inside = self._ask()
+                row |= inside
+                inside_due = now + (INSIDE_S if inside else ALONE_S)
+            self._rows.append(row)
+            due += self._interval
+            late = time.monotonic() - due
+            if late > 0:
+                due += (late // self._interval) * self._interval
+            if self._stop.wait(max(0.0, due - time.monotonic())):
+                return
+
+    def _read(self, *, pss: bool) -> dict[str, Any] | None:
+        """What the kernel says; None when the process is gone."""
+        try:
+            sample = _engine.process_sample(self._pid, pss=pss, fds=True)
+        except _engine.EngineFailure:
+            return None
+        row: dict[str, Any] = {name: sample[name] for name in _PROCESS if name in sample}
+        row["time"] = float(sample["time"]) - self._started_s
+        row["cpu"] = self._cpus_in_use(row)
+        return row
+
+    def _cpus_in_use(self, row: dict[str, Any]) -> float | None:
+        if not self._rows:
+            return None
+        before = self._rows[-1]
+        used = sum(row[name] - before[name] for name in ("cpu_user_s", "cpu_system_s"))
+        span = row["time"] - before["time"]
+        return float(used / span) if span > 0 else None
+
+    def _ask(self) -> dict[str, Any]:
+        """What the server says; nothing when it is closed, dying, or too busy to answer soon."""
+        try:
+            said = self._target.peek(ANSWER_S) if self._target is not None else {}
+        except Error:
+            return {}
+        return {name: said[name] for name in (*_INSIDE, *_COUNTED) if name in said}
+
+    def __repr__(self) -> str:
+        state = "stopped" if self._stop.is_set() else "running" if self._thread else "not entered"
+        return f"<Sampler of pid {self._pid}, {len(self._rows)} readings, {state}>"
