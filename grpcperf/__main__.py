@@ -1,0 +1,7 @@
+"""`python -m grpcperf`: the same as the command `grpcperf`."""
+
+import sys
+
+from grpcperf.cli import main
+
+sys.exit(main())

@@ -1,0 +1,417 @@
+"""The command `grpcperf`.
+
+Exit codes: 0 ok, 1 an error or every call failed, 2 usage, 3 invalid or inconclusive under --strict, 4 a
+check failed, 130 interrupted. Under --json stdout carries exactly one JSON document, and all that is for
+people goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from grpcperf.errors import Error, Interrupted, InvalidRequest
+
+OK, FAILED, USAGE, INVALID, CHECK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    from grpcperf.descriptors import raise_soft_limit
+
+    options = _parser().parse_args(argv)
+    raise_soft_limit()
+    try:
+        code: int = options.run(options)
+        sys.stdout.flush()
+        return code
+    except InvalidRequest as error:
+        return _tell(error, USAGE)
+    except KeyboardInterrupt as error:  # Interrupted too
+        return _tell(str(error) or "interrupted", INTERRUPTED)
+    except Error as error:
+        return _tell(error, FAILED)
+    except BrokenPipeError:
+        # The reader of our output has left. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _tell(what: object, code: int) -> int:
+    print(f"grpcperf: {what}", file=sys.stderr)
+    return code
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document, allow_nan=False), flush=True)
+
+
+# --- commands
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """A signal ends it well: a server that was told to stop has done its work."""
+    import select
+    import signal
+
+    from grpcperf.targets.server import Server
+
+    class Told(BaseException):
+        pass
+
+    def stop(*_: object) -> NoReturn:
+        raise Told
+
+    _refuse_later(options, "tls_self_signed")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    try:
+        with Server(
+            options.model,
+            limits=options.limit,
+            max_concurrent_streams=options.max_concurrent_streams,
+            channel_args=_channel_args(options.channel_arg),
+            behaviour=_pairs(options.behaviour, "--behaviour"),
+            cpus=options.cpus,
+            port=options.port,
+        ) as server:
+            print(f"listening on {server.address} pid {server.pid}", flush=True)
+            poll = select.poll()
+            poll.register(server.pidfd, select.POLLIN)
+            poll.poll()
+            server.require_usable()
+    except Told:
+        return OK
+    return FAILED  # not reached: a server that is dead cannot be used
+
+
+def _load(options: argparse.Namespace) -> int:
+    from grpcperf import checks
+    from grpcperf.load import load
+    from grpcperf.result import Result
+
+    _refuse_later(options, "tls", "cacert", "cert", "key", "server_name", "insecure")
+    wanted = [checks.parse(text) for text in options.check]
+    spec = _spec(options)
+
+    def show(result: Result) -> None:
+        if options.json:
+            _print_json(result.row())
+        else:
+            print(result)
+
+    with _target(options) as target:
+        try:
+            result = load(target, spec, progress=False if options.json else None)
+        except Interrupted as interrupted:
+            if interrupted.result is not None:
+                show(interrupted.result)
+            return _tell("interrupted", INTERRUPTED)
+    show(result)
+    outcomes = [checks.judge(check, result) for check in wanted]
+    for outcome in outcomes:
+        if outcome.verdict != "passed":
+            word = "check failed" if outcome.verdict == "failed" else "warning: inconclusive"
+            _tell(f"{word}: {outcome.message}", OK)
+    if any(outcome.verdict == "failed" for outcome in outcomes):
+        return CHECK_FAILED
+    if result.calls == result.errors or any(finding.code == "server_died" for finding in result.findings):
+        return _tell(_worst(result), FAILED)
+    inconclusive = any(outcome.verdict == "inconclusive" for outcome in outcomes)
+    return INVALID if options.strict and (inconclusive or not result.valid) else OK
+
+
+def _worst(result: Any) -> str:
+    """Why a load counts as failed, in a line."""
+    grave = [str(finding) for finding in result.findings if finding.severity == "invalid"]
+    return grave[0] if grave else "no call was OK"
+
+
+def _hold(options: argparse.Namespace) -> int:
+    from grpcperf import units
+    from grpcperf.parked import hold_and_measure
+
+    seconds = units.seconds(options.hold_for, "--for")
+    arguments = {
+        "calls": units.count(options.calls, "calls"),
+        "kind": options.kind,
+        "connections": options.connections,
+        "transport": options.transport,
+        "metadata": _pairs(options.metadata, "--metadata"),
+        "send_first": options.send_first,
+        "deadline": options.deadline,
+        "channel_args": _channel_args(options.channel_arg),
+        "timeout": options.timeout,
+    }
+    with _target(options) as target:
+        report = hold_and_measure(target, seconds, **arguments)
+    if options.json:
+        _print_json(report.as_dict())
+    else:
+        print(report)
+    if report.interrupted:
+        return _tell("interrupted", INTERRUPTED)
+    if report.running + report.queued == 0:
+        return _tell(f"no call could be held; they ended as {report.ended}", FAILED)
+    if report.running + report.queued < report.calls:
+        _tell(f"warning: {report.running + report.queued:,} of {report.calls:,} calls could be held", OK)
+    return OK
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from grpcperf.demo import run
+
+    document = run(options.html, None if options.json else sys.stdout)
+    if options.json:
+        _print_json(document)
+    return INTERRUPTED if document["interrupted"] else OK
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from grpcperf.environment import examine
+
+    found = examine()
+    good = all(check.ok for check in found)
+    if options.json:
+        _print_json({"ok": good, "checks": [asdict(check) for check in found]})
+        return OK
+    width = max(len(check.name) for check in found)
+    for check in found:
+        print(f"{'ok  ' if check.ok else 'WARN'}  {check.name:<{width}}  {check.value}")
+        if check.advice:
+            print(f"{'':<{width + 8}}{check.advice}")
+    warned = sum(not check.ok for check in found)
+    print(
+        "\nFit for measuring."
+        if good
+        else f"\n{warned} warnings: measurements will tell, but mind the advice."
+    )
+    return OK
+
+
+# --- options to arguments
+
+_SPEC_OPTIONS = (
+    *(
+        "kind",
+        "method",
+        "connections",
+        "concurrency",
+        "duration",
+        "calls",
+        "warmup",
+        "drain",
+        "rate",
+        "arrival",
+    ),
+    *("catch_up", "max_in_flight", "think_time", "request_size", "response_size", "messages_per_stream"),
+    *("deadline", "compression", "transport", "busy_poll", "threads", "seed", "cpus"),
+)
+
+
+def _spec(options: argparse.Namespace) -> Any:
+    """The Load of what was given; what was not is left to Load's own defaults."""
+    from grpcperf.spec import Load
+
+    given = {name: getattr(options, name) for name in _SPEC_OPTIONS if getattr(options, name) is not None}
+    if options.metadata:
+        given["metadata"] = _pairs(options.metadata, "--metadata")
+    if options.channel_arg:
+        given["channel_args"] = _channel_args(options.channel_arg)
+    if options.request is not None:
+        try:
+            with open(options.request, "rb") as file:
+                given["request"] = file.read()
+        except OSError as error:
+            raise InvalidRequest(f"--request {options.request}: {error.strerror}") from None
+    return Load(**given)
+
+
+def _target(options: argparse.Namespace) -> Any:
+    """The target named, or a native server for this command alone."""
+    from grpcperf.targets import Server, Target
+
+    if options.target is not None:
+        return Target(options.target, pid=options.pid, authority=options.authority)
+    if options.pid is not None:
+        raise InvalidRequest("--pid is of a TARGET; without one, a server is started whose pid is known")
+    return Server()
+
+
+def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise InvalidRequest(f"{option} must be KEY=VALUE, not {text!r}")
+        pairs[key] = value
+    return pairs
+
+
+def _channel_args(texts: Iterable[str]) -> dict[str, int | str]:
+    """Channel arguments; what looks like a whole number is one."""
+    pairs = _pairs(texts, "--channel-arg")
+    return {key: int(text) if text.lstrip("-").isdecimal() else text for key, text in pairs.items()}
+
+
+def _refuse_later(options: argparse.Namespace, *names: str) -> None:
+    for name in names:
+        if getattr(options, name):
+            raise InvalidRequest(f"--{name.replace('_', '-')} is not built yet")
+
+
+# --- the command line
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong; the usage of a command with thirty options helps nobody."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    from grpcperf import __version__
+
+    parser = _Parser(
+        prog="grpcperf",
+        description="What gRPC servers and clients really cost, measured.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"grpcperf {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+        )
+        made.set_defaults(run=run)
+        return made
+
+    _add_serve(command("serve", _serve, "run a native server until it is told to stop"))
+    _add_load(command("load", _load, "put a load on a server and tell what it did"))
+    _add_hold(command("hold", _hold, "hold calls in flight and tell what they cost"))
+    demo = command(
+        "demo", _demo, "measure a native server here: memory per call, throughput over connections"
+    )
+    demo.add_argument("--html", metavar="FILE", default="grpcperf-demo.html", help="the page to write")
+    _add_json(demo)
+    _add_json(command("doctor", _doctor, "say whether this machine is a good place to measure"))
+    return parser
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="?",
+        help='"host:port" or "unix:/path"; none: a native server for this run',
+    )
+    parser.add_argument("--pid", help="process of the TARGET, when it runs here: for its memory and CPU")
+    parser.add_argument("--authority", help="the :authority to send")
+    _add_json(parser)
+
+
+def _add_calls(parser: argparse.ArgumentParser) -> None:
+    """What load and hold have in common."""
+    parser.add_argument(
+        "--metadata", metavar="KEY=VALUE", action="append", default=[], help="may be repeated"
+    )
+    parser.add_argument(
+        "--channel-arg", metavar="KEY=VALUE", action="append", default=[], help="of gRPC C core"
+    )
+    parser.add_argument("--deadline", metavar="TIME", help="of each call, as 200ms")
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--model", default="async", help="async[:THREADS] or thread[:STACK]")
+    add("--port", default=0, help="on 127.0.0.1; 0 lets the system choose (default)")
+    add("--max-concurrent-streams", metavar="N", help="calls that a connection may have in flight")
+    add(
+        "--channel-arg",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="of gRPC C core; may be repeated",
+    )
+    add(
+        "--behaviour",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="of every call, as delay-us=20000",
+    )
+    add("--cpus", help="those it may use, as 0-3,5")
+    add("--limit", action="append", default=[], help="not built yet")
+    add("--tls-self-signed", action="store_true", help="not built yet")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    _add_target(parser)
+    _add_calls(parser)
+    add = parser.add_argument
+    add("-c", "--concurrency", metavar="N", help="calls kept in flight (64)")
+    add("--connections", metavar="N", help="(1)")
+    add("-d", "--duration", metavar="TIME", help="of the measured window (2s)")
+    add("-n", "--calls", metavar="N", help="end after so many measured calls instead")
+    add("--warmup", metavar="TIME", help="(500ms)")
+    add("--drain", metavar="TIME", help="what calls in flight at the end are waited for (1s)")
+    add("--kind", metavar="KIND", help="unary, server_stream, client_stream, bidi or bidi_free")
+    add("--method", metavar="/PKG.SERVICE/METHOD", help="of any server; with --request")
+    add("--request", metavar="FILE", help="one serialized request message")
+    add("--request-size", metavar="SIZE", help="payload of a request (16), as 64KiB")
+    add("--response-size", metavar="SIZE", help="payload of a response (16)")
+    add("--messages-per-stream", metavar="N", help="(none: streams last as long as the run)")
+    add("--think-time", metavar="TIME", help="pause of each caller between its calls (0)")
+    add("--threads", metavar="N", help="of the client (1)")
+    add("--cpus", metavar="LIST", help="the client's threads run on these, as 0-3,5")
+    add("--seed", metavar="N", help="(0)")
+    add("--transport", metavar="NAME", help="core")
+    add(
+        "--check",
+        metavar="BOUND",
+        action="append",
+        default=[],
+        help="as 'p99<5ms' or 'errors==0'; exit 4 if broken",
+    )
+    add("--strict", action="store_true", help="exit 3 when the result is invalid or a check inconclusive")
+    for name in ("--rate", "--arrival", "--max-in-flight", "--catch-up", "--compression"):
+        add(name, help="not built yet")
+    add("--busy-poll", action="store_true", default=None, help="not built yet")
+    _add_tls(parser)
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    for name in ("--tls", "--insecure"):
+        parser.add_argument(name, action="store_true", help="not built yet")
+    for name in ("--cacert", "--cert", "--key", "--server-name"):
+        parser.add_argument(name, help="not built yet")
+
+
+def _add_hold(parser: argparse.ArgumentParser) -> None:
+    _add_target(parser)
+    _add_calls(parser)
+    add = parser.add_argument
+    add("--calls", metavar="N", required=True, help="calls to hold")
+    add(
+        "--kind",
+        metavar="KIND",
+        default="unary",
+        help="unary, server_stream, client_stream, bidi or bidi_free",
+    )
+    add("--connections", metavar="N", default="1", help="(1)")
+    add("--transport", metavar="NAME", default="core", help="core")
+    add("--send-first", action="store_true", help="streams send one message before they fall silent")
+    add("--for", dest="hold_for", metavar="TIME", default="5s", help="how long they are held (5s)")
+    add("--timeout", metavar="TIME", default="10s", help="how long opening them may take (10s)")
