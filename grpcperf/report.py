@@ -1,0 +1,88 @@
+"""One HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grpcperf.errors import EngineError
+
+
+@dataclass(kw_only=True)
+class Table:
+    """Rows of texts. The columns in `words` are aligned as text, all others as numbers. A row index in
+    `totals` is set apart."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    words: frozenset[int] = frozenset()
+    totals: frozenset[int] = frozenset()
+
+
+@dataclass(kw_only=True)
+class Picture:
+    title: str
+    svg: str
+    caption: str = ""
+
+
+@dataclass(kw_only=True)
+class Section:
+    title: str
+    verdict: str = ""  # the answer, in a sentence
+    text: str = ""  # how it was measured
+    pictures: list[Picture] = field(default_factory=list)
+    table: Table | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class Page:
+    title: str
+    lead: str
+    sections: list[Section]
+    facts: dict[str, str] = field(default_factory=dict)  # of the machine
+    warning: str = ""  # as "interrupted: ..."
+
+
+def require_extras() -> None:
+    """Raise EngineError with the command to type when what figures and pages are made with is missing."""
+    from importlib.util import find_spec
+
+    missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
+    if missing:
+        raise EngineError(f"{' and '.join(missing)} missing, for figures: pip install {' '.join(missing)}")
+
+
+def render(page: Page) -> str:
+    """The page as HTML. Raises EngineError naming the command when jinja2 is missing."""
+    from importlib.resources import files
+
+    require_extras()
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    source = files("grpcperf").joinpath("templates").joinpath("page.html.j2").read_text(encoding="utf-8")
+    return environment.from_string(source).render(page=page)
+
+
+def write(page: Page, path: Path) -> Path:
+    """Write the page, whole or not at all; returns its absolute path. Raises EngineError when it cannot be
+    written."""
+    text = render(page)
+    path = path.absolute()
+    temporary = ""
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+            temporary = file.name
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise EngineError(f"{path} cannot be written: {error.strerror}") from None
+    return path
