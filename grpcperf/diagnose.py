@@ -105,9 +105,9 @@ def diagnose(
     """
     found = [
         *_ends(raw, interrupted, death),
-        *_outcomes(spec, raw),
+        *_outcomes(spec, raw, interrupted),
         *_client(spec, raw),
-        *_steadiness(raw["windows"]),
+        *([] if raw["server_died"] else _steadiness(raw["windows"])),
         *_surroundings(spec, settings or {}, client_cpus, server_cpus),
     ]
     if settled is False:
@@ -130,7 +130,9 @@ def _ends(raw: Mapping[str, Any], interrupted: bool, death: str | None) -> Itera
         )
 
 
-def _outcomes(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
+def _outcomes(spec: Load, raw: Mapping[str, Any], interrupted: bool) -> Iterator[Finding]:
+    if interrupted and raw["window_s"] <= 0:
+        return  # it never came to measure, and that is all there is to say
     status: Mapping[str, int] = raw["status"]
     calls, ok = sum(status.values()), status.get("OK", 0)
     if not calls:

@@ -23,9 +23,8 @@ METHODS = {
 KINDS = tuple(METHODS)
 DEFAULT_CONCURRENCY = 64
 
-_MOST = (
-    10_000_000  # calls in flight, connections: far above what a machine holds, far below where counters wrap
-)
+# Calls in flight, connections: far above what a machine holds, far below where counters wrap.
+_MOST = 10_000_000
 _RESERVED = {"te", "content-type", "user-agent", "host", "connection", "transfer-encoding", "upgrade"}
 
 _C = TypeVar("_C", bound=type)
@@ -322,6 +321,8 @@ def check_cpus(cpus: Any) -> tuple[int, ...] | None:
         return None
     if isinstance(cpus, int):
         cpus = [cpus]
+    if not isinstance(cpus, Iterable):
+        raise InvalidRequest(f'cpus must be CPU numbers, as [0, 1] or "0-3,5", not {cpus!r}')
     wanted: set[int] = set()
     for part in cpus.split(",") if isinstance(cpus, str) else cpus:
         first, dash, last = part.partition("-") if isinstance(part, str) else (part, "", "")

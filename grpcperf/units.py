@@ -37,7 +37,7 @@ _BYTES = {
     "mb": 1000**2,
     "gb": 1000**3,
 }
-_NUMBER = r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_NUMBER = r"[+-]?(?:\d+(?:_\d+)*\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _DURATION = re.compile(rf"({_NUMBER})\s*([a-zµμ]*)", re.IGNORECASE)
 _SIZE = re.compile(rf"({_NUMBER})\s*([a-z]*)", re.IGNORECASE)
 
@@ -84,6 +84,8 @@ def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
 def _parse_seconds(text: str) -> float | None:
     """Sums the parts, so that Go's "1m30s" works; a number alone is in seconds. None: does not parse."""
     text = text.strip()
+    if len(text) > 64:
+        return None
     total, position = Fraction(0), 0
     while position < len(text) or not text:
         part = _DURATION.match(text, position)
@@ -99,11 +101,14 @@ def _parse_seconds(text: str) -> float | None:
         position = part.end()
         while position < len(text) and text[position].isspace():
             position += 1
-    return float(total)
+    try:
+        return float(total)
+    except OverflowError:
+        return None
 
 
 def _parse_size(text: str) -> int | None:
-    part = _SIZE.fullmatch(text.strip())
+    part = _SIZE.fullmatch(text.strip()) if len(text) <= 64 else None
     if part is None or part[2].lower() not in (*_BYTES, ""):
         return None
     total = Fraction(part[1]) * _BYTES.get(part[2].lower(), 1)
@@ -111,19 +116,26 @@ def _parse_size(text: str) -> int | None:
 
 
 def real(value: Any) -> float | None:
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
+    if _is_bool(value) or not hasattr(value, "__float__"):
         return None
-    number = float(value)
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
     return number if math.isfinite(number) else None
 
 
 def _integer(value: Any) -> int | None:
-    if isinstance(value, bool):
+    if _is_bool(value):
         return None
     try:
         return operator.index(value)
     except TypeError:
         return None
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # numpy's own
 
 
 def _shown(value: Any) -> str:

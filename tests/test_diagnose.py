@@ -1,0 +1,169 @@
+"""diagnose: each finding appears when it should, and not otherwise."""
+
+import random
+
+import pytest
+
+from grpcperf.diagnose import RULES, diagnose, finding
+from grpcperf.spec import Load
+
+SPEC = Load(connections=2, concurrency=64)
+
+
+def windows(rates, length_s=0.1):
+    return [
+        {
+            "start_s": i * length_s,
+            "length_s": length_s,
+            "ok": round(rate * length_s),
+            "failed": 0,
+            "entries": b"",
+        }
+        for i, rate in enumerate(rates)
+    ]
+
+
+def raw(**changes):
+    """A run with nothing to find fault with."""
+    noisy = random.Random(4)
+    return {
+        "status": {"OK": 20_000},
+        "connected": 2,
+        "window_s": 2.0,
+        "client_cpu_s": 1.0,
+        "server_died": False,
+        "windows": windows([10_000 * noisy.uniform(0.9, 1.1) for _ in range(20)]),
+    } | changes
+
+
+def codes(spec=SPEC, *, raw_=None, **circumstances):
+    return [one.code for one in diagnose(spec, raw_ or raw(), **circumstances)]
+
+
+def test_a_good_run_has_no_findings():
+    assert (
+        codes(settings={"max_concurrent_streams": 32}, client_cpus={0}, server_cpus={1}, settled=True) == []
+    )
+    assert codes(descriptors=(20, 1024)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "circumstances", "expected"),
+    [
+        ({"server_died": True}, {"death": "killed by SIGKILL"}, "server_died"),
+        ({"server_died": True}, {}, "server_died"),
+        ({}, {"interrupted": True}, "interrupted"),
+        ({"status": {}}, {}, "no_calls"),
+        ({"status": {"UNAVAILABLE": 5, "INTERNAL": 3}}, {}, "all_failed"),
+        ({"connected": 1}, {}, "fewer_connections_than_asked"),
+        ({"status": {"OK": 999}}, {}, "few_samples"),
+        ({"client_cpu_s": 1.9}, {}, "client_cpu_saturated"),
+        ({}, {"settings": {"max_concurrent_streams": 31}}, "server_stream_limit"),
+        ({}, {"client_cpus": {0, 1}, "server_cpus": {1, 2}}, "shared_cpus"),
+        ({}, {"settled": False}, "not_settled"),
+        ({}, {"descriptors": (2000, 1024)}, "fd_limit"),
+        ({"windows": windows([5000 + 500 * i for i in range(20)])}, {}, "not_steady"),
+        ({"windows": windows([10_000] * 10 + [5_000] * 10)}, {}, "not_steady"),
+    ],
+)
+def test_each_finding_alone(changes, circumstances, expected):
+    assert codes(raw_=raw(**changes), **circumstances) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("changes", "circumstances"),
+    [
+        ({"client_cpu_s": 1.89}, {}),
+        ({"client_cpu_s": None}, {}),
+        ({"window_s": 0.0, "client_cpu_s": 1.0}, {}),
+        ({"status": {"OK": 1000}}, {}),
+        ({}, {"settings": {"max_concurrent_streams": None}}),
+        ({}, {"settings": {}}),
+        ({}, {"server_cpus": None, "client_cpus": {0}}),
+        ({}, {"settled": None}),
+        # A trend of 9 %, noise without a trend, one stalled window, and too few windows to tell.
+        ({"windows": windows([10_000] * 10 + [9_100] * 10)}, {}),
+        ({"windows": windows([5_000, 15_000] * 10)}, {}),
+        ({"windows": windows([10_000] * 15 + [0] + [10_000] * 4)}, {}),
+        ({"windows": windows([10_000] * 4 + [5_000] * 5)}, {}),
+        # A last window of a millisecond that happened to be empty.
+        ({"windows": [*windows([10_000] * 20), *windows([0], 0.001)]}, {}),
+        ({"windows": []}, {}),
+    ],
+)
+def test_nothing_is_said_without_a_reason(changes, circumstances):
+    assert codes(raw_=raw(**changes), **circumstances) == []
+
+
+def test_the_reason_of_a_death_is_told():
+    (one,) = diagnose(SPEC, raw(server_died=True), death="killed by SIGKILL; last words: assertion failed")
+    assert "killed by SIGKILL; last words: assertion failed" in one.message
+    assert one.measured == "SIGKILL"
+    assert one.severity == "invalid"
+
+
+def test_a_death_explains_what_it_does_to_the_rate():
+    died = raw(server_died=True, windows=windows([10_000] * 10 + [0] * 10))
+    assert codes(raw_=died) == ["server_died"]
+
+
+def test_a_run_interrupted_before_it_measured_says_only_that():
+    nothing = raw(status={}, connected=0, window_s=0.0, windows=[], client_cpu_s=None)
+    assert codes(raw_=nothing, interrupted=True) == ["interrupted"]
+
+
+def test_all_failed_names_the_commonest_status():
+    (one,) = diagnose(SPEC, raw(status={"INTERNAL": 3, "UNAVAILABLE": 1005}))
+    assert one.message == "all 1,008 calls failed, most as UNAVAILABLE (1,005)"
+
+
+def test_endless_streams_are_few_by_nature():
+    assert codes(Load(kind="bidi"), raw_=raw(status={"OK": 64})) == []
+    assert codes(Load(kind="bidi", messages_per_stream=5), raw_=raw(status={"OK": 64})) == ["few_samples"]
+
+
+def test_client_threads_share_the_load():
+    two = Load(connections=2, threads=2)
+    assert codes(two, raw_=raw(client_cpu_s=3.0)) == []
+    (one,) = diagnose(two, raw(client_cpu_s=3.9))
+    assert one.message == "2 client threads were busy for 98% of the time"
+    assert one.measured == pytest.approx(0.975)
+    assert one.threshold == 0.95
+
+
+def test_pinned_clients_are_judged_by_their_pins():
+    pinned = Load(connections=2, cpus=[0])
+    assert codes(pinned, client_cpus={0, 1}, server_cpus={1}) == []
+    assert codes(pinned, client_cpus={0, 1}, server_cpus={0, 1}) == ["shared_cpus"]
+
+
+def test_invalid_findings_come_first():
+    found = diagnose(SPEC, raw(client_cpu_s=2.0), settled=False, interrupted=True)
+    severities = [one.severity for one in found]
+    assert severities == ["invalid", "invalid", "warning"]
+
+
+def test_numbers_are_in_the_text():
+    (one,) = diagnose(SPEC, raw(connected=1))
+    assert one.message == "1 of 2 connections were established"
+    assert (one.measured, one.threshold) == (1, 2)
+    (one,) = diagnose(SPEC, raw(), settings={"max_concurrent_streams": 10})
+    assert one.message == "the peer allows 10 calls at a time on a connection, 32 were asked for"
+    (one,) = diagnose(SPEC, raw(windows=windows([10_000] * 10 + [5_000] * 10)))
+    assert "-67%" in one.message
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_every_rule_tells_what_to_do(code):
+    made = finding(code, "so it is")
+    assert made.advice
+    assert made.severity == RULES[code].severity
+    assert str(made).startswith(f"{code}: so it is; ")
+    assert finding(code, "m", advice="other").advice == "other"
+
+
+def test_only_the_client_and_missing_parts_make_a_result_invalid():
+    assert {code for code, rule in RULES.items() if rule.severity == "invalid"} == {
+        *("server_died", "interrupted", "no_calls", "all_failed", "fewer_connections_than_asked"),
+        "client_cpu_saturated",
+    }

@@ -1,0 +1,285 @@
+"""spec: Load checks what it is given, says what is wrong with it, and never ignores what it cannot do."""
+
+import copy
+import inspect
+import json
+import pickle
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grpcperf.errors import InvalidRequest
+from grpcperf.spec import KINDS, FrozenDict, Load, refuse_unknown
+
+
+def test_the_defaults_are_the_published_ones():
+    spec = Load()
+    published = {
+        "kind": "unary", "method": None, "request": None, "connections": 1, "concurrency": 64,
+        "duration": 2.0, "calls": None,
+        "warmup": 0.5, "drain": 1.0, "rate": None, "arrival": "poisson", "steps": None, "catch_up": "bounded",
+        "max_in_flight": 10_000, "think_time": 0, "request_size": 16, "response_size": 16,
+        "messages_per_stream": None,
+        "deadline": None, "metadata": {}, "compression": None, "transport": "core", "pick": "round_robin",
+        "calls_per_connection": None, "window": None, "channel_args": {}, "keepalive": None,
+        "busy_poll": False,
+        "threads": 1, "seed": 0, "cpus": None,
+    }  # fmt: skip
+    assert {field.name: getattr(spec, field.name) for field in fields(spec)} == published
+    assert list(inspect.signature(Load).parameters) == list(published)
+
+
+def test_durations_and_sizes_become_numbers():
+    spec = Load(
+        duration="200ms", warmup="1s", drain=0, think_time="50us", deadline="1m", request_size="64KiB"
+    )
+    assert (spec.duration, spec.warmup, spec.drain, spec.think_time, spec.deadline) == (
+        0.2,
+        1.0,
+        0,
+        50e-6,
+        60,
+    )
+    assert (spec.request_size, spec.message_bytes, spec.response_bytes) == (65536, 65536, 16)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"connections": 0}, "connections must be a whole number from 1 to .*, not 0"),
+        ({"connections": True}, "connections .* not True"),
+        ({"concurrency": -1}, "concurrency must be a whole number from 1 to .*, not -1"),
+        ({"concurrency": 2, "connections": 4}, r"concurrency must be at least connections \(4\), not 2"),
+        ({"concurrency": float("nan")}, "concurrency .* not nan"),
+        ({"duration": float("nan")}, "duration must be a duration above 0 s to 7 d, .* not nan"),
+        ({"duration": 0}, "duration must be a duration above 0 s to 7 d, .* not 0"),
+        ({"duration": "soon"}, "duration .* not 'soon'"),
+        ({"duration": None}, "duration is None and calls is None"),
+        ({"calls": 0}, "calls must be a whole number from 1 to .*, not 0"),
+        ({"calls": 5, "duration": "-1s"}, "duration .* not '-1s'"),
+        ({"warmup": -1}, "warmup must be a duration from 0 s to 7 d, .* not -1"),
+        ({"drain": "inf"}, "drain .* not 'inf'"),
+        ({"think_time": -1}, "think_time .* not -1"),
+        ({"deadline": 0}, "deadline must be a duration above 0 s"),
+        ({"request_size": -1}, "request_size must be a size from 0 to 1 GiB, .* not -1"),
+        ({"response_size": "2GiB"}, "response_size .* not '2GiB'"),
+        ({"threads": 0}, "threads must be a whole number from 1 to 1,024, not 0"),
+        ({"threads": 2}, r"threads must be at most connections \(1\), not 2"),
+        ({"seed": -1}, "seed must be a whole number from 0 to .*, not -1"),
+        ({"kind": "stream"}, "kind must be one of 'unary', .* not 'stream'"),
+        ({"kind": None}, "kind must be one of .* not None"),
+        ({"transport": "carrier pigeon"}, "transport must be one of 'core'"),
+        ({"messages_per_stream": 5}, "messages_per_stream has no meaning for kind 'unary'"),
+        ({"kind": "bidi", "messages_per_stream": 0}, "messages_per_stream must be .*, not 0"),
+        ({"kind": "bidi", "calls": 5}, "calls=5 of kind 'bidi' would never end"),
+        ({"method": "Service/Method"}, 'method must be "/package.Service/Method", not'),
+        ({"method": "/a/b/c", "request": b""}, "method must be"),
+        ({"method": "/a/b\n", "request": b""}, "method must be"),
+        ({"method": 5}, "method must be"),
+        ({"method": "/pkg.Service/Method"}, "method /pkg.Service/Method needs request="),
+        ({"request": {"field": 1}}, "request must be bytes or a protobuf message: a dict needs descriptors"),
+        ({"request": [b"a", b"b"]}, "request: a pool of several requests is not built yet"),
+        ({"request": (b for b in [b"a"])}, "request: a pool of several requests is not built yet"),
+        ({"request": "text"}, "request must be bytes or a protobuf message, not 'text'"),
+        ({"request": 5}, "request must be bytes"),
+        ({"request": b"", "request_size": 16}, "request_size .* contradicts request="),
+        ({"metadata": [("a", "b")]}, "metadata must be a dict"),
+        ({"metadata": {"": "x"}}, "metadata key '' must be"),
+        ({"metadata": {":path": "x"}}, "metadata key ':path' must be"),
+        ({"metadata": {"grpc-timeout": "x"}}, "metadata key 'grpc-timeout' is reserved"),
+        ({"metadata": {"TE": "x"}}, "metadata key 'TE' is reserved"),
+        ({"metadata": {"token-bin": "x"}}, "binary metadata is not built yet"),
+        ({"metadata": {"A": "1", "a": "2"}}, "metadata key 'a' is given twice"),
+        ({"metadata": {"a": "line\nbreak"}}, "metadata 'a' must be printable ASCII"),
+        ({"metadata": {"a": " space"}}, "metadata 'a' must be printable ASCII"),
+        ({"metadata": {"a": "ü"}}, "metadata 'a' must be printable ASCII"),
+        ({"metadata": {"a": None}}, "metadata 'a' must be printable ASCII"),
+        ({"metadata": {"a": True}}, "metadata 'a' must be printable ASCII"),
+        ({"metadata": {5: "a"}}, "metadata key 5 must be"),
+        ({"channel_args": [1]}, "channel_args must be a dict"),
+        ({"channel_args": {"": 1}}, "channel_args: '' is not the name"),
+        ({"channel_args": {"a": 2**31}}, r"channel_args\['a'\] must be a whole number from -2,147,483,648"),
+        ({"channel_args": {"a": 1.5}}, r"channel_args\['a'\] must be a whole number"),
+        ({"channel_args": {"a": "x\0y"}}, r"channel_args\['a'\]"),
+        ({"cpus": []}, "cpus must name at least one CPU"),
+        ({"cpus": [-1]}, "cpus must be a whole number from 0 to"),
+        ({"cpus": "3-1"}, "cpus must be a whole number from 3 to"),
+        ({"cpus": "a"}, "cpus must be a whole number"),
+        ({"cpus": 1.5}, "cpus must be CPU numbers"),
+    ],
+)  # fmt: skip
+def test_nonsense_is_refused_and_named(arguments, says):
+    with pytest.raises(InvalidRequest, match=says):
+        Load(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rate", 1000), ("arrival", "constant"), ("steps", [1, 2]), ("catch_up", "none"),
+        ("max_in_flight", 5),
+        ("compression", "gzip"), ("pick", "locked"), ("calls_per_connection", 10), ("window", "1MiB"),
+        ("keepalive", 10),
+        ("busy_poll", True), ("transport", "wire"),
+    ],
+)  # fmt: skip
+def test_what_is_not_built_is_refused_and_not_ignored(name, value):
+    with pytest.raises(InvalidRequest, match=rf"{name}.*{value!r}.*is not built yet".replace("[", r"\[")):
+        Load(**{name: value})
+
+
+def test_wire_says_what_to_use():
+    with pytest.raises(InvalidRequest, match=r"^transport 'wire' is not built yet; use 'core'$"):
+        Load(transport="wire")
+
+
+def test_an_unknown_name_is_refused_with_the_nearest():
+    with pytest.raises(
+        InvalidRequest, match=r"unknown argument of Load 'conections'; did you mean connections"
+    ):
+        Load(conections=3)
+    with pytest.raises(InvalidRequest, match="unknown argument of Load 'conections'"):
+        Load().replace(conections=3)
+    with pytest.raises(InvalidRequest, match="unknown colour 'zzz'; there are red, green"):
+        refuse_unknown(["zzz"], ["red", "green"], "colour")
+    with pytest.raises(TypeError):
+        Load("unary")  # keywords throughout
+
+
+@given(st.integers(1, 500), st.one_of(st.none(), st.integers(1, 500)))
+def test_connections_raise_only_the_default_concurrency(connections, concurrency):
+    if concurrency is None:
+        assert Load(connections=connections).concurrency == max(connections, 64)
+    elif concurrency >= connections:
+        assert Load(connections=connections, concurrency=concurrency).concurrency == concurrency
+    else:
+        with pytest.raises(InvalidRequest, match="concurrency must be at least connections"):
+            Load(connections=connections, concurrency=concurrency)
+
+
+def test_concurrency_given_is_kept():
+    assert Load(connections=8, concurrency=8).concurrency == 8
+    assert Load(connections=8).concurrency == 64
+    assert Load(connections=128).concurrency == 128
+
+
+def test_calls_switch_duration_off_unless_both_are_given():
+    assert Load(calls=10).duration is None
+    both = Load(calls=10, duration=1)
+    assert (both.calls, both.duration) == (10, 1.0)
+    assert Load(kind="bidi", calls=10, messages_per_stream=5).duration is None
+    assert Load(kind="bidi", calls=10, duration=1).messages_per_stream is None
+
+
+def test_replace_checks_anew_and_leaves_defaults_to_themselves():
+    assert Load().replace(connections=128).concurrency == 128
+    assert Load(connections=128).replace(connections=1).concurrency == 64
+    assert Load(calls=5).replace(calls=None).duration == 2.0
+    assert Load().replace(calls=5).duration is None
+    assert Load(duration=3).replace(calls=5).duration == 3.0
+    with pytest.raises(InvalidRequest, match="concurrency must be at least"):
+        Load(concurrency=64).replace(connections=128)
+    spec = Load(kind="bidi", duration="1s", metadata={"A": 1})
+    assert spec.replace() == spec
+    assert spec.replace(kind="unary") == Load(duration=1, metadata={"a": "1"})
+
+
+def test_equal_specs_are_equal_whoever_was_explicit():
+    assert Load() == Load(concurrency=64)
+    assert hash(Load()) == hash(Load(concurrency=64))
+    assert Load(metadata={"a": "1"}) != Load(metadata={"a": "2"})
+    assert "_given" not in repr(Load(concurrency=5))
+
+
+@pytest.mark.parametrize("remake", [lambda s: pickle.loads(pickle.dumps(s)), copy.copy, copy.deepcopy])
+def test_copies_keep_what_was_explicit(remake):
+    made = remake(Load(connections=2, metadata={"a": "1"}))
+    assert made == Load(connections=2, metadata={"a": "1"})
+    assert made.replace(connections=128).concurrency == 128
+    with pytest.raises(InvalidRequest):
+        remake(Load(concurrency=2)).replace(connections=128)
+
+
+def test_a_spec_cannot_be_changed():
+    spec = Load(metadata={"a": "1"}, channel_args={"x": 1})
+    with pytest.raises(FrozenInstanceError):
+        spec.kind = "bidi"
+    for change in (
+        lambda d: d.update(a="2"), lambda d: d.pop("a"), lambda d: d.clear(), lambda d: d.setdefault("b", 1),
+        lambda d: d.__setitem__("a", 1), lambda d: d.__delitem__("a"), lambda d: d.__ior__({"b": 1}),
+        lambda d: d.popitem(),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="frozen"):
+            change(spec.metadata)
+    assert spec == Load(metadata={"a": "1"}, channel_args={"x": 1})
+
+
+def test_the_metadata_of_the_caller_is_not_kept():
+    mine = {"a": "1"}
+    spec = Load(metadata=mine)
+    mine["a"] = "2"
+    assert spec.metadata == {"a": "1"}
+    assert json.dumps(spec.metadata) == '{"a": "1"}'
+    assert FrozenDict({"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_has_its_method(kind):
+    names = {
+        "unary": "UnaryCall",
+        "server_stream": "StreamingFromServer",
+        "client_stream": "StreamingFromClient",
+        "bidi": "StreamingCall",
+        "bidi_free": "StreamingBothWays",
+    }
+    spec = Load(kind=kind)
+    assert spec.path == f"/grpc.testing.BenchmarkService/{names[kind]}"
+    assert spec.is_stream is (kind != "unary")
+
+
+def test_metadata_is_as_grpc_has_it():
+    spec = Load(metadata={"Grpcperf-Delay-US": 20000, "x-trace.id": "a b", "empty": ""})
+    assert spec.metadata == {"grpcperf-delay-us": "20000", "x-trace.id": "a b", "empty": ""}
+
+
+def test_channel_args_and_cpus_are_normalised():
+    assert Load(channel_args={"a": True, "b": "x", "c": -5}).channel_args == {"a": 1, "b": "x", "c": -5}
+    assert type(Load(channel_args={"a": True}).channel_args["a"]) is int
+    assert Load(cpus="0-2,5").cpus == (0, 1, 2, 5)
+    assert Load(cpus=[3, 1, 3]).cpus == (1, 3)
+    assert Load(cpus=2).cpus == (2,)
+
+
+class Message:
+    def SerializeToString(self):
+        return b"\x08\x01"
+
+
+@pytest.mark.parametrize(
+    "request_", [b"\x08\x01", bytearray(b"\x08\x01"), memoryview(b"\x08\x01"), Message()]
+)
+def test_any_method_with_its_request(request_):
+    spec = Load(method="/pkg.Service/Method", request=request_)
+    assert (spec.path, spec.request, spec.message_bytes) == ("/pkg.Service/Method", b"\x08\x01", 2)
+    assert not spec.is_benchmark_service
+
+
+def test_what_the_engine_is_given():
+    def encode(request_size, response_size):
+        return b"%d:%d" % (request_size, response_size)
+
+    spec = Load(
+        kind="bidi", request_size=3, response_size=5, messages_per_stream=7, deadline="1s", metadata={"a": 1}
+    )
+    assert spec.engine_request(encode) == {
+        "kind": "bidi",
+        "method": "/grpc.testing.BenchmarkService/StreamingCall",
+        "message": b"3:5",
+        "metadata": [("a", "1")],
+        "deadline": 1.0,
+        "messages": 7,
+    }
+    own = Load(method="/a/b", request=b"xyz").engine_request(encode)
+    assert (own["message"], own["method"], own["deadline"], own["messages"]) == (b"xyz", "/a/b", 0.0, 0)
