@@ -15,6 +15,7 @@
 #define KEPT_METADATA 32 /* entries of an array worth keeping for the next call */
 #define ZERO_BYTES (256u << 10)
 #define PAGE_BYTES 4096
+#define BURST 64 /* sends in a row that a completion queue's thread may do */
 
 /* Bodies are zeros. They are sent from here without a copy or a reference count; never written, so the kernel
  * backs all of it with its one page of zeros. */
@@ -79,7 +80,8 @@ void gp_call_reset(struct gp_call *call)
     call->response_size = 0;
     call->phase = GP_PHASE_WORK;
     call->parked = call->reading = call->writing = call->headers_sent = false;
-    call->cancelled = call->finishing = call->done = false;
+    call->pumping = call->cancelled = call->finishing = call->done = false;
+    call->burst = 0;
     call->inbox.events = 0;
     call->inbox.attended = false;
     call->inbox.wake_at_ns = 0;
@@ -194,6 +196,25 @@ void gp_call_send(struct gp_call *call)
     start(call, ops, count, GP_EVENT_SENT);
 }
 
+/* A completion queue does not look at its sockets while it has completions to hand out, and a send completes
+ * at once for as long as there is a flow-control window: megabytes, in which nobody else's call and no
+ * cancellation would be seen. So rest now and then, by a detour over the timer. */
+void gp_call_pump(struct gp_call *call)
+{
+    const struct gp_model *model = call->queue->server->model;
+    call->pumping = true;
+    if (!model->owns_threads && ++call->burst == BURST) {
+        call->burst = 0;
+        call->phase = GP_PHASE_REST;
+        call->pending++;
+        if (model->wake_at(call, gp_clock_now_ns()) == 0)
+            return;
+        call->pending--;
+        call->phase = GP_PHASE_ANSWER;
+    }
+    gp_call_send(call);
+}
+
 void gp_call_exchange(struct gp_call *call)
 {
     grpc_op ops[3];
@@ -205,6 +226,12 @@ void gp_call_exchange(struct gp_call *call)
 
 /* --- the end --- */
 
+void gp_call_note_cancel(struct gp_call *call)
+{
+    uint64_t unknown = 0;
+    atomic_compare_exchange_strong(&call->cancelled_ns, &unknown, gp_clock_now_ns());
+}
+
 /* The handler has ended: after this it counts as finished, whatever C core still has to do with the call. */
 static void end_handler(struct gp_call *call)
 {
@@ -212,13 +239,13 @@ static void end_handler(struct gp_call *call)
     call->done = true;
     free(call->ballast);
     call->ballast = NULL;
-    if (call->cancelled || call->deadline_ns != UINT64_MAX) {
-        /* Async cannot be told of a cancellation while it burns CPU, but it can see that a deadline has
-         * passed. */
-        uint64_t now_ns = gp_clock_now_ns(),
-                 since_ns = call->cancelled ? call->cancelled_ns : call->deadline_ns;
-        if (now_ns > since_ns)
-            gp_count(&queue->tally.work_after_cancel_ns, now_ns - since_ns);
+    uint64_t over_ns = call->deadline_ns; /* since when nobody wanted the work */
+    if (call->cancelled && call->cancelled_ns < over_ns)
+        over_ns = call->cancelled_ns;
+    if (over_ns != UINT64_MAX) {
+        uint64_t now_ns = gp_clock_now_ns();
+        if (now_ns > over_ns)
+            gp_count(&queue->tally.work_after_cancel_ns, now_ns - over_ns);
     }
     gp_counters_end(&queue->server->counters, &queue->tally);
 }
@@ -244,7 +271,7 @@ static void send_status(struct gp_call *call, bool reply)
 static void stop_waiting(struct gp_call *call)
 {
     bool stopped = false;
-    if (call->phase == GP_PHASE_DELAY)
+    if (call->phase == GP_PHASE_DELAY || call->phase == GP_PHASE_REST)
         stopped = call->queue->server->model->forget(call);
     else if (call->phase == GP_PHASE_HOLD)
         stopped = gp_queue_unpark(call->queue, call);
@@ -292,12 +319,6 @@ void gp_call_refuse(struct gp_call *call, grpc_status_code status, const char *m
 
 /* --- behaviour --- */
 
-bool gp_call_unobserved_cancel(const struct gp_call *call)
-{
-    unsigned events = atomic_load_explicit(&call->inbox.events, memory_order_relaxed);
-    return call->cancelled || (events >> GP_EVENT_CLOSED & 1);
-}
-
 static bool allocate(struct gp_call *call, uint64_t bytes)
 {
     volatile uint8_t *place = call->ballast = malloc(bytes);
@@ -308,15 +329,30 @@ static bool allocate(struct gp_call *call, uint64_t bytes)
     return true;
 }
 
+/* A cancellation that has not come out of the queue yet, for it may be this very thread that empties the
+ * queue. C core writes the word when it learns of the end, on whichever thread that is. */
+static void look_for_cancel(struct gp_call *call)
+{
+    if (call->cancelled || !__atomic_load_n(&call->close_cancelled, __ATOMIC_ACQUIRE))
+        return;
+    gp_call_note_cancel(call);
+    call->cancelled = true;
+}
+
+static bool past_deadline(const struct gp_call *call)
+{
+    return call->deadline_ns != UINT64_MAX && gp_clock_now_ns() >= call->deadline_ns;
+}
+
 /* Use CPU, by the thread's own clock: on crowded cores the work must not shrink. */
 static void burn(struct gp_call *call, uint64_t busy_ns)
 {
-    bool observe = call->behaviour.observe_cancel;
     uint64_t until_ns = gp_clock_thread_cpu_ns() + busy_ns;
-    while (gp_clock_thread_cpu_ns() < until_ns)
-        if (observe && (gp_call_unobserved_cancel(call) ||
-                        (call->deadline_ns != UINT64_MAX && gp_clock_now_ns() >= call->deadline_ns)))
+    while (gp_clock_thread_cpu_ns() < until_ns) {
+        look_for_cancel(call);
+        if (call->behaviour.observe_cancel && (call->cancelled || past_deadline(call)))
             return;
+    }
 }
 
 static void answer(struct gp_call *call)
@@ -399,9 +435,10 @@ static void on_closed(struct gp_call *call)
 static void on_received(struct gp_call *call)
 {
     call->reading = false;
-    if (!call->done && !call->finishing)
-        call->method->received(call, call->message != NULL);
-    drop_message(call);
+    if (call->done || call->finishing)
+        drop_message(call);
+    else
+        call->method->received(call, call->message != NULL); /* which decodes it, and may ask for the next */
 }
 
 static void on_sent(struct gp_call *call, bool ok)
@@ -417,6 +454,12 @@ static void on_sent(struct gp_call *call, bool ok)
         abandon(call); /* a write fails only on a call that is no more */
 }
 
+static void rest_is_over(struct gp_call *call)
+{
+    call->phase = GP_PHASE_ANSWER;
+    gp_call_send(call);
+}
+
 static void on_woken(struct gp_call *call)
 {
     if (call->done || call->finishing)
@@ -425,6 +468,8 @@ static void on_woken(struct gp_call *call)
         after_delay(call);
     else if (call->phase == GP_PHASE_HOLD)
         answer(call);
+    else if (call->phase == GP_PHASE_REST)
+        rest_is_over(call);
 }
 
 void gp_call_step(struct gp_call *call, enum gp_event event)

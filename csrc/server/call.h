@@ -44,7 +44,7 @@ struct gp_method {
     void (*released)(struct gp_call *call); /* in place of begin, when the call was parked */
 };
 
-enum gp_phase { GP_PHASE_WORK, GP_PHASE_DELAY, GP_PHASE_HOLD, GP_PHASE_ANSWER };
+enum gp_phase { GP_PHASE_WORK, GP_PHASE_DELAY, GP_PHASE_HOLD, GP_PHASE_ANSWER, GP_PHASE_REST };
 
 struct gp_call {
     struct gp_queue *queue;
@@ -58,21 +58,24 @@ struct gp_call {
     grpc_call_details *details; /* only of calls posted for unknown methods */
     gpr_timespec deadline;
     grpc_byte_buffer *message; /* received last */
-    int close_cancelled;
+    int close_cancelled; /* set on any thread of C core's choice, before GP_EVENT_CLOSED comes out of the
+                            queue */
 
     /* The handler's. */
     struct gp_behaviour behaviour;
     void *ballast; /* alloc_bytes */
     grpc_byte_buffer *reply;
-    uint64_t deadline_ns; /* UINT64_MAX: none */
-    uint64_t accepted_ns; /* only with a deadline */
-    uint64_t cancelled_ns;
-    uint32_t pending; /* completions to come; the call may not go away before */
+    uint64_t deadline_ns;          /* UINT64_MAX: none */
+    uint64_t accepted_ns;          /* only with a deadline */
+    _Atomic uint64_t cancelled_ns; /* when it became known; 0: is not */
+    uint32_t pending;              /* completions to come; the call may not go away before */
     int32_t response_size;
     enum gp_phase phase;
     bool parked; /* in the queue's list; under its lock */
     bool reading, writing;
     bool headers_sent;
+    bool pumping;  /* sends on its own, not in answer to messages */
+    uint8_t burst; /* messages sent without a rest */
     bool cancelled;
     bool finishing; /* a status is decided and waits for a write to complete */
     bool done;      /* the handler has ended */
@@ -114,7 +117,8 @@ void gp_call_refuse(struct gp_call *call, grpc_status_code status,
 void gp_call_begin(struct gp_call *call);                     /* the handler starts, on the calling thread */
 void gp_call_step(struct gp_call *call, enum gp_event event); /* and goes on */
 void gp_call_post(grpc_call *core, void *tag);                /* let `tag` come out of the call's queue */
-bool gp_call_unobserved_cancel(const struct gp_call *call);
+
+void gp_call_note_cancel(struct gp_call *call); /* as of now, unless it was known before */
 
 static inline bool gp_call_over(const struct gp_call *call)
 {
@@ -124,6 +128,7 @@ static inline bool gp_call_over(const struct gp_call *call)
 /* For methods. */
 void gp_call_receive(struct gp_call *call);  /* leads to received() */
 void gp_call_send(struct gp_call *call);     /* a response of response_size; leads to sent() */
+void gp_call_pump(struct gp_call *call);     /* send, as one of many in a row */
 void gp_call_exchange(struct gp_call *call); /* send, then receive: one operation, leads to received() */
 void gp_call_respond(struct gp_call *call);  /* the one response, and OK */
 void gp_call_finish(struct gp_call *call, grpc_status_code status, const char *message);

@@ -9,15 +9,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "process/procfs.h"
 #include "server/models.h"
 #include "server/server.h"
 
 #define SETTLE_READINGS 5
 #define SETTLE_MAX_NS (2 * GP_NS_PER_S)
-
-__attribute__((weak)) int gp_procfs_sample(pid_t, unsigned, struct gp_procfs_sample *, struct gp_error *);
 
 struct heap {
     uint64_t alloc, sys, idle;
@@ -68,18 +65,17 @@ int gp_memstats_read(struct gp_server *server, bool settle, gp_memstats_pause pa
 {
     struct gp_procfs_sample process;
     struct gp_counts counts;
-    memstats->settled = settle && come_to_rest(pause, context);
+    memstats->settled = !settle || come_to_rest(pause, context);
     struct heap heap = read_heap();
     memstats->heap_alloc = heap.alloc;
     memstats->heap_sys = heap.sys;
     memstats->heap_idle = heap.idle;
     gp_stacks_measure(&server->stacks, &memstats->stack_inuse, &memstats->stack_sys);
-    if (!gp_procfs_sample)
-        return gp_error_set(err, GP_ERROR_ENGINE, "no procfs yet");
     if (gp_procfs_sample(getpid(), GP_PROCFS_MAPS, &process, err) < 0)
         return -1;
     memstats->sys = process.writable_bytes;
     memstats->threads = process.threads;
+    memstats->own_threads = gp_stacks_count(&server->stacks) + 1; /* and the main one */
     gp_server_counts(server, &counts);
     memstats->running = counts.running;
     memstats->streams = counts.streams;

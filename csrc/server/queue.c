@@ -14,7 +14,8 @@
 #include "server/service.h"
 
 #define POSTED_PER_METHOD 64 /* with few a server turns serial */
-#define UNUSED_KEPT 128      /* more than that go back to the heap: a burst must not stay in the figures */
+#define POSTED_UNKNOWN 8
+#define UNUSED_KEPT 64 /* more than that go back to the heap: a burst must not stay in the figures */
 
 void gp_queue_init(struct gp_queue *queue, struct gp_server *server)
 {
@@ -118,23 +119,30 @@ static void accepted(struct gp_queue *queue, struct gp_call *call)
         queue->server->model->run(call);
 }
 
+/* Whether the deadline is what ended a call. The client gives up at its own deadline, which is earlier than
+ * ours by the way here, and timeouts are rounded up by at most 1 % on it; so a little before ours counts too.
+ */
+static bool near_deadline(const struct gp_call *call, uint64_t now_ns)
+{
+    if (call->deadline_ns == UINT64_MAX)
+        return false;
+    uint64_t timeout_ns = call->deadline_ns > call->accepted_ns ? call->deadline_ns - call->accepted_ns : 0;
+    uint64_t slack_ns = 5 * GP_NS_PER_MS + timeout_ns / 32;
+    if (slack_ns > timeout_ns / 4)
+        slack_ns = timeout_ns / 4;
+    return now_ns + slack_ns >= call->deadline_ns;
+}
+
 /* Count a cancellation and note when it became known, on the queue's thread: a busy handler learns of it
  * later. */
 static void note_closed(struct gp_queue *queue, struct gp_call *call)
 {
     if (!call->close_cancelled)
         return;
-    uint64_t now_ns = gp_clock_now_ns();
-    call->cancelled_ns = now_ns;
-    /* A client cancels at its own deadline, which is earlier than ours by the way here, and timeouts are
-     * rounded up by at most 1 % on it. */
-    uint64_t slack_ns = 2 * GP_NS_PER_MS;
-    if (call->deadline_ns != UINT64_MAX && call->deadline_ns > call->accepted_ns)
-        slack_ns += (call->deadline_ns - call->accepted_ns) / 64;
-    if (call->deadline_ns != UINT64_MAX && now_ns + slack_ns >= call->deadline_ns)
-        gp_count(&queue->tally.deadline_exceeded, 1);
-    else
-        gp_count(&queue->tally.cancelled, 1);
+    gp_call_note_cancel(call);
+    gp_count(near_deadline(call, call->cancelled_ns) ? &queue->tally.deadline_exceeded
+                                                     : &queue->tally.cancelled,
+             1);
 }
 
 void gp_queue_run(void *argument)
@@ -144,8 +152,9 @@ void gp_queue_run(void *argument)
     for (unsigned i = 0; i < POSTED_PER_METHOD; i++) {
         for (unsigned m = 0; m < GP_METHOD_COUNT; m++)
             post(queue, &gp_methods[m]);
-        post(queue, NULL);
     }
+    for (unsigned i = 0; i < POSTED_UNKNOWN; i++)
+        post(queue, NULL);
     for (;;) {
         grpc_event done = grpc_completion_queue_next(queue->core, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL);
         if (done.type != GRPC_OP_COMPLETE)

@@ -47,8 +47,8 @@ static void both_ways_received(struct gp_call *call, bool message)
     if (!gp_call_decode(call))
         return;
     gp_call_receive(call);
-    if (!call->writing) /* the first message says how large the responses are to be */
-        gp_call_send(call);
+    if (!call->pumping) /* the first message says how large the responses are to be */
+        gp_call_pump(call);
 }
 
 static void both_ways_sent(struct gp_call *call)
@@ -56,7 +56,7 @@ static void both_ways_sent(struct gp_call *call)
     if (gp_call_held(call))
         gp_call_receive(call);
     else
-        gp_call_send(call);
+        gp_call_pump(call);
 }
 
 const struct gp_method gp_methods[GP_METHOD_COUNT] = {
@@ -82,8 +82,8 @@ const struct gp_method gp_methods[GP_METHOD_COUNT] = {
     {
         .path = "/grpc.testing.BenchmarkService/StreamingFromServer",
         .reads_first = true,
-        .begin = gp_call_send,
-        .sent = gp_call_send,
+        .begin = gp_call_pump,
+        .sent = gp_call_pump,
         .released = gp_call_respond,
     },
     {

@@ -13,6 +13,7 @@ void gp_stacks_init(struct gp_stacks *stacks)
 {
     pthread_mutex_init(&stacks->lock, NULL);
     stacks->ring.next = stacks->ring.previous = &stacks->ring;
+    stacks->count = 0;
     stacks->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 }
 
@@ -30,6 +31,7 @@ void gp_stacks_enter(struct gp_stacks *stacks, struct gp_stack *stack)
     stack->next = &stacks->ring;
     stack->previous = stacks->ring.previous;
     stack->previous->next = stack->next->previous = stack;
+    stacks->count++;
     pthread_mutex_unlock(&stacks->lock);
 }
 
@@ -38,7 +40,16 @@ void gp_stacks_leave(struct gp_stacks *stacks, struct gp_stack *stack)
     pthread_mutex_lock(&stacks->lock);
     stack->previous->next = stack->next;
     stack->next->previous = stack->previous;
+    stacks->count--;
     pthread_mutex_unlock(&stacks->lock);
+}
+
+uint32_t gp_stacks_count(struct gp_stacks *stacks)
+{
+    pthread_mutex_lock(&stacks->lock);
+    uint32_t count = stacks->count;
+    pthread_mutex_unlock(&stacks->lock);
+    return count;
 }
 
 static uint64_t resident_bytes(uintptr_t start, size_t bytes, size_t page_bytes)
