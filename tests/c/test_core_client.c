@@ -367,6 +367,35 @@ static void connecting_can_be_stopped(void)
     gp_client_destroy(client);
 }
 
+/* --- CPU ------------------------------------------------------------------------------------- */
+
+/* Here the process does nothing else, so that its own clock is the second way to know. */
+static void cpu_is_the_clients(void)
+{
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    struct gp_client *client = connected(&opts), *other;
+    uint64_t start_ns = gp_clock_now_ns(), process_ns, cpu_ns;
+
+    cpu_ns = gp_client_cpu_ns(client);
+    process_ns = gp_clock_process_cpu_ns();
+    for (unsigned round = 0; round < 50; round++) {
+        struct tally tally = {0};
+
+        start_calls(client, 64);
+        collect_all(client, &tally, 64);
+    }
+    cpu_ns = gp_client_cpu_ns(client) - cpu_ns;
+    process_ns = gp_clock_process_cpu_ns() - process_ns;
+    CHECK(cpu_ns > 20 * GP_NS_PER_MS && cpu_ns > process_ns * 9 / 10 && cpu_ns < process_ns * 11 / 10);
+    CHECK(gp_client_cpu_known(client, start_ns));
+    other = connected(&opts);
+    CHECK(!gp_client_cpu_known(client, start_ns));
+    start_ns = gp_clock_now_ns(); /* the other is there, but does nothing */
+    CHECK(gp_client_cpu_known(client, start_ns));
+    gp_client_destroy(other);
+    gp_client_destroy(client);
+}
+
 /* --- what is refused ------------------------------------------------------------------------- */
 
 static void refused_create(const struct gp_client_opts *opts, enum gp_error_code code, const char *word)
@@ -444,6 +473,7 @@ int main(void)
     a_lost_server_is_unavailable_and_found_again();
     no_connection_is_an_error();
     connecting_can_be_stopped();
+    cpu_is_the_clients();
     nonsense_is_refused();
     a_forked_child_is_refused();
     test_server_stop(&server);
