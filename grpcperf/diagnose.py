@@ -142,7 +142,7 @@ def _outcomes(spec: Load, raw: Mapping[str, Any], interrupted: bool) -> Iterator
         yield finding(
             "all_failed", f"all {calls:,} calls failed, most as {worst} ({status[worst]:,})", measured=1.0
         )
-    elif ok < _threshold("few_samples") and not _is_endless(spec):
+    elif ok < _threshold("few_samples") and not spec.is_endless:
         yield finding("few_samples", f"{ok:,} OK calls tell no p99", measured=ok)
     if raw["connected"] < spec.connections:
         message = f"{raw['connected']:,} of {spec.connections:,} connections were established"
@@ -195,11 +195,6 @@ def _surroundings(
             measured=len(shared),
             threshold=0,
         )
-
-
-def _is_endless(spec: Load) -> bool:
-    """Streams that last as long as the run: there are few by nature, and their messages are what counts."""
-    return spec.is_stream and spec.messages_per_stream is None
 
 
 def _threshold(code: str) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import html
 import math
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -301,10 +302,11 @@ class Result:
 
     def __repr__(self) -> str:
         head = f"Result{'' if self.valid else ' (NOT VALID)'}: {self._title()}"
-        lines = [f"  {name:<12} {'   '.join(parts)}" for name, parts in self._lines()]
-        marks = {"warning": "!", "invalid": "✗"}
-        remarks = [f"  {marks[finding.severity]} {finding}" for finding in self.findings]
-        return "\n".join([head, *lines, *remarks])
+        lines = [f"  {name:<13} {'   '.join(parts)}" for name, parts in self._lines()]
+        for one in self.findings:
+            mark = "✗" if one.severity == "invalid" else "!"
+            lines += textwrap.wrap(f"{mark} {one}", 108, initial_indent="  ", subsequent_indent="    ")
+        return "\n".join([head, *lines])
 
     def _repr_html_(self) -> str:
         """A table for notebooks; colours are translucent, so that it reads on light and dark."""
@@ -345,21 +347,13 @@ class Result:
 
     def _lines(self) -> Iterator[tuple[str, list[str]]]:
         """What both representations show: a name and its parts."""
-        back = self.response_mib_per_s
-        yield (
-            "throughput",
-            [
-                f"{format_number(self.throughput_rps)} calls/s",
-                f"{format_number(self.mib_per_s)} MiB/s out",
-                *([] if back is None else [f"{format_number(back)} MiB/s back"]),
-            ],
-        )
+        payload = {"out": self.mib_per_s, "back": self.response_mib_per_s}
+        flow = [f"{format_number(mib)} MiB/s {way}" for way, mib in payload.items() if mib is not None]
+        endless = self.spec.is_endless
+        yield "throughput", flow if endless else [f"{format_number(self.throughput_rps)} calls/s", *flow]
         if self.spec.is_stream:
-            rates = (self.messages_sent_per_s, self.messages_received_per_s)
-            yield (
-                "messages",
-                [f"{format_number(rate)}/s {way}" for rate, way in zip(rates, ("out", "back"), strict=True)],
-            )
+            rates = {"out": self.messages_sent_per_s, "back": self.messages_received_per_s}
+            yield "messages", [f"{format_number(rate)}/s {way}" for way, rate in rates.items()]
         failed = ", ".join(f"{name} {n:,}" for name, n in self.status.items() if name != "OK")
         yield (
             "calls",
@@ -371,11 +365,9 @@ class Result:
         )
         if self.latency.count:
             told = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max"}
-            yield (
-                "latency",
-                [f"{name} {format_seconds(getattr(self.latency, x))}" for name, x in told.items()],
-            )
-            if not self.spec.is_open_loop:
+            label = "stream's life" if self.spec.is_stream else "latency"
+            yield label, [f"{name} {format_seconds(getattr(self.latency, x))}" for name, x in told.items()]
+            if not (endless or self.spec.is_open_loop):
                 yield "", ["service time of a closed loop: coordinated omission possible"]
         costs = {"client": self.client_cpu_us_per_call, "server": self.server_cpu_us_per_call}
         shown = [f"{who} {format_number(us)} µs" for who, us in costs.items() if us is not None]

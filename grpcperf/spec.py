@@ -141,6 +141,11 @@ class Load:
         return self.kind != "unary"
 
     @property
+    def is_endless(self) -> bool:
+        """Streams that last as long as the run: few by nature, and their messages are what counts."""
+        return self.is_stream and self.messages_per_stream is None
+
+    @property
     def is_benchmark_service(self) -> bool:
         """Whether requests are made by us, so that request_size and response_size mean something."""
         return self.request is None

@@ -201,6 +201,12 @@ def test_its_text_is_one_block_with_all_that_matters():
     streams = repr(result_of(Load(kind="bidi", messages_per_stream=10)))
     assert "10 messages per stream" in streams
     assert "1,000/s out   1,000/s back" in streams
+    assert "stream's life" in streams
+    endless = repr(result_of(Load(kind="bidi_free")))
+    assert "calls/s" not in endless
+    assert "coordinated" not in endless
+    long = repr(result_of(findings=[Finding(code="a", severity="warning", message="word " * 60)]))
+    assert max(map(len, long.splitlines())) <= 110
 
 
 class Balanced(HTMLParser):
