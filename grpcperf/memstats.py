@@ -103,12 +103,14 @@ class MemStats:
         )
 
     def _repr_html_(self) -> str:
+        name_cell = '<th style="text-align:left;padding-right:1em;font-weight:normal">'
         rows = "".join(
-            f'<tr><th style="text-align:left">{html.escape(name)}</th>'
+            f'<tr style="background:none">{name_cell}{html.escape(name)}</th>'
             f'<td style="text-align:right">{html.escape(text)}</td></tr>'
             for name, text in self._lines()
         )
-        return f"<table><caption>MemStats{html.escape(self._remark())}</caption>{rows}</table>"
+        caption = f"<caption>MemStats{html.escape(self._remark())}</caption>"
+        return f'<table style="border-collapse:collapse;color:inherit">{caption}{rows}</table>'
 
     def _remark(self) -> str:
         return "" if self.settled else " (did not come to rest)"

@@ -312,6 +312,7 @@ class Result:
         """A table for notebooks; colours are translucent, so that it reads on light and dark."""
         colours = {"warning": "204,136,0", "invalid": "221,51,51"}
         cell = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:left"
+        apart = "display:inline-block;margin-right:1.4em"
         remarks = rows = ""
         for one in self.findings:
             colour = colours[one.severity]
@@ -322,7 +323,8 @@ class Result:
             rows += (
                 f'<tr style="background:none"><th style="{cell};font-weight:normal">{html.escape(name)}</th>'
             )
-            rows += "".join(f'<td style="{cell}">{html.escape(part)}</td>' for part in parts) + "</tr>"
+            spans = "".join(f'<span style="{apart}">{html.escape(part)}</span>' for part in parts)
+            rows += f'<td style="{cell}">{spans}</td></tr>'
         valid = "" if self.valid else ' <b style="color:rgb(221,51,51)">not valid</b>'
         return (
             f'<div style="color:inherit">{remarks}<div><b>{html.escape(self._title())}</b>{valid}</div>'
