@@ -12,7 +12,6 @@
 #include "server/payload.h"
 #include "server/server.h"
 
-#define KEPT_METADATA 32 /* entries of an array worth keeping for the next call */
 #define ZERO_BYTES (256u << 10)
 #define PAGE_BYTES 4096
 #define BURST 64 /* sends in a row that a completion queue's thread may do */
@@ -67,11 +66,9 @@ void gp_call_reset(struct gp_call *call)
         free(call->details);
         call->details = NULL;
     }
-    if (call->metadata.capacity > KEPT_METADATA) {
-        grpc_metadata_array_destroy(&call->metadata);
-        grpc_metadata_array_init(&call->metadata);
-    }
-    call->metadata.count = 0;
+    /* Keeping the array would save nothing: C core puts one of its own in its place and frees it. */
+    grpc_metadata_array_destroy(&call->metadata);
+    grpc_metadata_array_init(&call->metadata);
     if (call->reply)
         grpc_slice_buffer_reset_and_unref(&call->reply->data.raw.slice_buffer);
     call->close_cancelled = 0;
