@@ -107,6 +107,13 @@ def test_a_death_explains_what_it_does_to_the_rate():
     assert codes(raw_=died) == ["server_died"]
 
 
+def test_a_short_last_window_does_not_hide_a_trend():
+    one_call_at_once = {"start_s": 2.0, "length_s": 1e-6, "ok": 1, "failed": 0, "entries": b""}
+    assert codes(raw_=raw(windows=[*windows([10_000] * 10 + [5_000] * 10), one_call_at_once])) == [
+        "not_steady"
+    ]
+
+
 def test_a_run_interrupted_before_it_measured_says_only_that():
     nothing = raw(status={}, connected=0, window_s=0.0, windows=[], client_cpu_s=None)
     assert codes(raw_=nothing, interrupted=True) == ["interrupted"]

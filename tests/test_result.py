@@ -94,6 +94,11 @@ def test_the_numbers_of_a_run():
     assert r.valid
 
 
+def test_calls_that_end_in_the_drain_are_calls_but_not_throughput():
+    r = result_of(ok_in_window=1940, all_in_window=1940)
+    assert (r.calls, r.errors, r.throughput_rps) == (2000, 0, 970)
+
+
 def test_what_is_not_known_is_none():
     r = result_of(client_cpu_s=None, server_cpu_s=None)
     assert (r.client_cpu_us_per_call, r.server_cpu_us_per_call) == (None, None)

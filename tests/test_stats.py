@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 import time
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -157,6 +158,13 @@ def test_blocks_are_circular_and_of_neighbours(windows):
     assert together[0, windows // 2] < 0.1
 
 
+def test_few_blocks_widen_the_interval():
+    normal = np.array([NormalDist().inv_cdf((i + 0.5) / 100_000) for i in range(100_000)])
+    # 20 windows are 7 blocks: sqrt(7 / 6) * t(0.975, 6) = 1.080123 * 2.446912; very many 1.96.
+    assert stats._spread(normal, 0.95, 20) == pytest.approx((-2.6430, 2.6430), abs=2e-3)
+    assert stats._spread(normal, 0.95, 10**7) == pytest.approx((-1.9600, 1.9600), abs=2e-3)
+
+
 @pytest.mark.parametrize(("windows", "length"), [(1, 1), (10, 2), (20, 3), (64, 4), (100, 5)])
 def test_block_lengths(windows, length):
     assert stats.block_length(windows) == length
@@ -238,5 +246,5 @@ def test_intervals_are_quick_enough_for_a_prompt():
 
 def test_numpy_comes_only_when_asked():
     code = "import sys; from grpcperf import stats, checks, result, diagnose; print('numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
