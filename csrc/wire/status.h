@@ -11,8 +11,8 @@
 /* The value of grpc-status: 0 to 16, any other number and anything that is no number is UNKNOWN. */
 enum gp_class gp_status_parse(const uint8_t *text, size_t size);
 
-/* The status of a response that has no grpc-status (http-grpc-status-mapping.md): 400 INTERNAL, 401
- * UNAUTHENTICATED, 403 PERMISSION_DENIED, 404 UNIMPLEMENTED, 429, 502, 503, 504 UNAVAILABLE, all others
+/* The status of a response that has no grpc-status (http-grpc-status-mapping.md): 400 and 431
+ * INTERNAL, 401 UNAUTHENTICATED, 403 PERMISSION_DENIED, 404 UNIMPLEMENTED, 429, 502, 503, 504 UNAVAILABLE, all others
  * UNKNOWN. */
 enum gp_class gp_status_from_http(uint32_t http_status);
 
