@@ -16,9 +16,9 @@ struct gp_procfs_sample {
     uint32_t mappings;       /* their number, all of them; only with GP_PROCFS_MAPS */
     double cpu_user_s, cpu_system_s;
     uint32_t threads;
-    uint32_t fds;                 /* 0 when not allowed to look */
-    uint32_t sockets;             /* those of the fds that are sockets; only with GP_PROCFS_SOCKETS */
-    uint64_t context_switches;    /* voluntary and not, of all threads; only with GP_PROCFS_SWITCHES */
+    uint32_t fds;              /* 0 when not allowed to look, as PSS and the mappings are then */
+    uint32_t sockets;          /* those of the fds that are sockets; only with GP_PROCFS_SOCKETS */
+    uint64_t context_switches; /* voluntary and not, of the threads alive; only with GP_PROCFS_SWITCHES */
 };
 
 enum gp_procfs_parts {
@@ -29,8 +29,8 @@ enum gp_procfs_parts {
     GP_PROCFS_FDS = 16,     /* a directory with an entry for each descriptor */
 };
 
-/* Read process `pid`; `parts` is a sum of gp_procfs_parts. GP_ERROR_DIED when there is no such process (or it is a
- * zombie). */
+/* Read process `pid`; `parts` is a sum of gp_procfs_parts. GP_ERROR_DIED when there is no such process (or it
+ * is a zombie). */
 int gp_procfs_sample(pid_t pid, unsigned parts, struct gp_procfs_sample *sample, struct gp_error *err);
 
 /* Descriptor limits of a process (0: this one). -1 when unknown. */

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -67,6 +68,7 @@ static void pid_reads_a_process(void)
 
     pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* should this test fail meanwhile */
         burn(30 * GP_NS_PER_MS);
         raise(SIGSTOP);
         _exit(0);

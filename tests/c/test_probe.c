@@ -254,6 +254,50 @@ static void a_full_unix_queue_times_out(void)
     rmdir(path);
 }
 
+/* A peer that closes when we do is waited for; one that does so at once costs no fixed time. One try in five
+ * is enough, on a machine that has other work too. */
+static void leaving_costs_no_fixed_time(void)
+{
+    struct peer peer = {SAYS(SETTINGS), .linger = true};
+    struct gp_probe probe;
+    struct gp_error err;
+    uint64_t least_ns = UINT64_MAX;
+
+    start_peer(&peer);
+    for (int i = 0; i < 5; i++) {
+        uint64_t start_ns = gp_clock_now_ns();
+        CHECK(look(peer.address, 5000, &probe, &err) == 0);
+        uint64_t took_ns = gp_clock_now_ns() - start_ns;
+        least_ns = took_ns < least_ns ? took_ns : least_ns;
+    }
+    CHECK(least_ns < 60 * GP_NS_PER_MS);
+    stop_peer(&peer);
+}
+
+static int count_only(void *context)
+{
+    ++*(int *)context;
+    return 0;
+}
+
+/* Asking costs the caller a lock, so a talkative peer must not make it frequent. */
+static void the_caller_is_asked_seldom(void)
+{
+    struct peer peer = {SAYS("HTTP/1.1 400 Bad Request\r\nX-Words: many, and each of them one letter at a "
+                             "time, to take some time\r\n\r\n"),
+                        .piecemeal = true};
+    uint64_t start_ns = gp_clock_now_ns();
+    int asked = 0;
+    struct gp_wait wait = {.timeout_ns = 5 * GP_NS_PER_S, .interrupted = count_only, .context = &asked};
+    struct gp_probe probe;
+
+    start_peer(&peer);
+    CHECK(gp_probe(peer.address, &wait, &probe, NULL) == -1);
+    CHECK(asked > 0);
+    CHECK((uint64_t)asked <= (gp_clock_now_ns() - start_ns) / (20 * GP_NS_PER_MS) + 1);
+    stop_peer(&peer);
+}
+
 static int after_three(void *context)
 {
     int *asked = context;
@@ -315,6 +359,8 @@ int main(void)
     unknown_hosts_are_named();
     connecting_times_out();
     a_full_unix_queue_times_out();
+    leaving_costs_no_fixed_time();
+    the_caller_is_asked_seldom();
     a_caller_can_stop_it();
     nonsense_is_invalid();
     CHECK(lowest_free_fd() == fd); /* nothing was left open */
