@@ -149,10 +149,10 @@ static int say_ready(struct gp_reporter *reporter)
 int gp_reporter_start(struct gp_reporter *reporter, struct gp_server *server, int fd, struct gp_error *err)
 {
     *reporter = (struct gp_reporter){.server = server, .fd = fd};
+    if (say_ready(reporter) < 0)
+        return gp_error_errno(err, "cannot write to the control channel, descriptor %d", fd);
     int error = gp_stacks_thread(&server->stacks, run, reporter);
     if (error)
         return gp_error_set(err, GP_ERROR_ENGINE, "cannot start the control thread: %s", strerror(error));
-    if (say_ready(reporter) < 0)
-        return gp_error_errno(err, "cannot write to the control channel, descriptor %d", fd);
     return 0;
 }

@@ -17,21 +17,29 @@
 #include "server/models.h"
 #include "server/service.h"
 
-static int cannot_listen(const char *listen, int error, struct gp_error *err)
+static int cannot_listen(const char *listen, const char *reason, struct gp_error *err)
 {
-    const char *reason = error ? strerror(error) : "gRPC refused the address";
     return gp_error_set(err, GP_ERROR_ENGINE, "cannot listen on %s: %c%s", listen, tolower(*reason),
                         reason + 1);
+}
+
+/* A socket and the address of a Unix path; -1 with errno. */
+static int unix_socket(const char *path, struct sockaddr_un *address)
+{
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof(address->sun_path)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    strcpy(address->sun_path, path);
+    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
 /* Whether somebody answers at a Unix socket: C core would take the path away from them without a word. */
 static bool unix_in_use(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(address.sun_path))
-        return false;
-    strcpy(address.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_un address;
+    int fd = unix_socket(path, &address);
     if (fd < 0)
         return false;
     bool in_use = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN;
@@ -39,60 +47,66 @@ static bool unix_in_use(const char *path)
     return in_use;
 }
 
-static int unix_bind_error(const char *path)
+/* C core says only that it could not bind; ask the kernel again for the reason. NULL: now it can be bound. */
+static const char *unix_bind_error(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(address.sun_path))
-        return ENAMETOOLONG;
-    strcpy(address.sun_path, path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_un address;
+    int fd = unix_socket(path, &address);
     if (fd < 0)
-        return errno;
+        return strerror(errno);
     int error = bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? errno : 0;
     close(fd);
-    if (!error)
-        unlink(path);
+    if (error)
+        return strerror(error);
+    unlink(path);
+    return NULL;
+}
+
+static int bind_error(const struct addrinfo *address)
+{
+    int error = 0, on = 1, fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, address->ai_addr, address->ai_addrlen) < 0)
+        error = errno;
+    close(fd);
     return error;
 }
 
-/* C core says only that it could not bind; ask the kernel again for the reason. */
-static int tcp_bind_error(const char *listen)
+static const char *tcp_bind_error(const char *listen)
 {
     char host[256];
     const char *colon = strrchr(listen, ':');
     size_t length = (size_t)(colon - listen);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
     if (length >= sizeof(host))
-        return ENAMETOOLONG;
+        return strerror(ENAMETOOLONG);
     bool brackets = length > 2 && listen[0] == '[' && listen[length - 1] == ']';
     memcpy(host, listen + brackets, length - 2 * brackets);
     host[length - 2 * brackets] = 0;
-    if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-        return EADDRNOTAVAIL;
-    int error = 0, on = 1;
-    for (struct addrinfo *each = found; each && !error; each = each->ai_next) {
-        int fd = socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (fd < 0)
-            continue;
-        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-        if (bind(fd, each->ai_addr, each->ai_addrlen) < 0)
-            error = errno;
-        close(fd);
-    }
+    int unknown = getaddrinfo(host, colon + 1, &hints, &found);
+    if (unknown)
+        return gai_strerror(unknown);
+    int error = 0;
+    for (const struct addrinfo *each = found; each && !error; each = each->ai_next)
+        error = bind_error(each);
     freeaddrinfo(found);
-    return error;
+    return error ? strerror(error) : NULL;
 }
 
 static int listen_on(struct gp_server *server, const char *listen, struct gp_error *err)
 {
     const char *path = strncmp(listen, "unix:", 5) == 0 ? listen + 5 : NULL;
     if (path && unix_in_use(path))
-        return cannot_listen(listen, EADDRINUSE, err);
+        return cannot_listen(listen, strerror(EADDRINUSE), err);
     grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
     int port = grpc_server_add_http2_port(server->core, listen, credentials);
     grpc_server_credentials_release(credentials);
-    if (port <= 0)
-        return cannot_listen(listen, path ? unix_bind_error(path) : tcp_bind_error(listen), err);
+    if (port <= 0) {
+        const char *reason = path ? unix_bind_error(path) : tcp_bind_error(listen);
+        return cannot_listen(listen, reason ? reason : "gRPC refused the address", err);
+    }
     server->port = path ? 0 : port;
     return 0;
 }
