@@ -35,7 +35,8 @@ lint: $(BIN)/.dev ## ruff, mypy, clang-format
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
 
-bench: install build/release/.installed ## speed, as one table of figures and ratios (not a test)
+bench: build/release/.installed build/bench/build.ninja ## speed, as one table of figures and ratios (not a test)
+	@meson compile -C build/bench bare_core_client
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/bench.py
 
 format: $(BIN)/.dev ## rewrite sources in the project's format
@@ -74,6 +75,9 @@ build/release/.installed: $(BIN)/.dev $(SOURCES)
 	$(BIN)/python -m pip install -q --no-build-isolation --no-deps --target build/release \
 	  -Cbuild-dir=build/release-objects .
 	@touch $@
+
+build/bench/build.ninja: $(BIN)/.dev
+	meson setup build/bench -Dpython=false -Dtests=true -Dbuildtype=release -Db_ndebug=true
 
 build/asan/build.ninja: $(BIN)/.dev
 	meson setup build/asan -Dpython=false -Dtests=true -Db_sanitize=address,undefined -Dbuildtype=debugoptimized
