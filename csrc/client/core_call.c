@@ -229,11 +229,14 @@ static void open_call(struct core_client *client, struct core_call *call, const 
     client->in_flight++;
 }
 
+/* A deadline must be known when the call is made, which comes before the sending: then both count from the
+ * same moment, or a thread that loses its CPU in between would see a deadline expire early. */
 void core_call_start(struct core_client *client, struct core_call *call, const struct core_channel *channel)
 {
-    open_call(client, call, channel,
-              client->deadline_ns ? gp_clock_now_ns() + client->deadline_ns : UINT64_MAX);
-    call->sent_ns = gp_clock_now_ns();
+    uint64_t made_ns = client->deadline_ns > 0 ? gp_clock_now_ns() : 0;
+
+    open_call(client, call, channel, made_ns > 0 ? made_ns + client->deadline_ns : UINT64_MAX);
+    call->sent_ns = made_ns > 0 ? made_ns : gp_clock_now_ns();
     begin_whole(client, call);
     begin_stream(client, call);
 }

@@ -114,7 +114,7 @@ static void a_deadline_expires_in_time(void)
     tally = run_calls(&opts, 10);
     CHECK(tally.classes[GP_CLASS_DEADLINE_EXCEEDED] == 10);
     CHECK(tally.shortest_ns >= 19 * GP_NS_PER_MS && tally.shortest_ns < 40 * GP_NS_PER_MS);
-    CHECK(tally.longest_ns < 500 * GP_NS_PER_MS);
+    CHECK(tally.longest_ns < 2 * GP_NS_PER_S); /* long before the handler is done */
 }
 
 static void a_status_is_the_class(void)
