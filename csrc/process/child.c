@@ -1,9 +1,9 @@
 /* One child process: posix_spawn (never fork, for libraries in this process may run threads), a control
  * socket, its stderr in memory, and an end without loose ones.
  *
- * stderr is a memory file rather than a pipe: nobody needs to read it for the child to go on writing. Its pid
- * and its process group are signalled only while the child, alive or a zombie, still owns these numbers;
- * whether it does is decided under the lock. The pidfd is safe at any time. */
+ * stderr is a memory file rather than a pipe: nobody needs to read it for the child to go on writing. The
+ * child is signalled by its pidfd, which never means another process; its process group only while the zombie
+ * still owns the number, which is decided under the lock. */
 #include "process/child.h"
 
 #include <assert.h>
@@ -338,17 +338,6 @@ bool gp_child_wait(const struct gp_child *child, uint64_t timeout_ns)
     return rc > 0;
 }
 
-static void kill_alive(struct gp_child *child)
-{
-    struct ending ending;
-    lock(child);
-    if (!child->reaped && !look(child, WNOWAIT, &ending)) {
-        kill(-child->pid, SIGKILL);
-        syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0); /* should it have left its group */
-    }
-    unlock(child);
-}
-
 /* What the child started and left behind is still in its process group, whose number the zombie keeps ours:
  * end that first, then let go of the zombie. */
 static void reap(struct gp_child *child)
@@ -375,7 +364,7 @@ void gp_child_stop(struct gp_child *child, uint64_t grace_ns)
     unlock(child);
     shutdown(child->control_fd, SHUT_RDWR);
     if (!gp_child_wait(child, grace_ns)) {
-        kill_alive(child);
+        syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
         gp_child_wait(child, KILLED_NS);
     }
     reap(child);

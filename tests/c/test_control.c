@@ -197,9 +197,10 @@ static void test_broken_messages(void)
 static void test_child_that_hangs_up_and_lives(void)
 {
     struct pair pair = open_ready("hang-up");
-    uint64_t begin = gp_clock_now_ns();
+    uint64_t begin = gp_clock_now_ns(), begin_cpu = gp_clock_thread_cpu_ns();
     CHECK(fails(pair, &patient, GP_ERROR_DIED, "server process %d closed its control channel and lives on"));
     CHECK(since_ms(begin) < 4000);
+    CHECK(gp_clock_thread_cpu_ns() - begin_cpu < 500 * GP_NS_PER_MS); /* it slept */
     close_pair(pair);
 }
 
@@ -244,10 +245,12 @@ static void test_two_threads_ask(void)
     struct pair pair = open_ready("serve");
     struct worker workers[] = {{pair, ASK(SAMPLE)}, {pair, ASK(GET_COUNTERS)}};
     struct gp_error err;
+    uint64_t begin = gp_clock_now_ns();
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&workers[i].thread, NULL, ask_often, &workers[i]) == 0);
     for (int i = 0; i < 2; i++)
         pthread_join(workers[i].thread, NULL);
+    CHECK(since_ms(begin) < 400 * 10); /* woken by the answer, not by the end of a slice */
     CHECK(ask(pair, ASK(SAMPLE), false, &patient, &err) == 401);
     close_pair(pair);
 }
