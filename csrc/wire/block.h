@@ -1,5 +1,5 @@
-/* The header block of the requests of one connection. Encoded by nghttp2's deflater; after the first request
- * all its fields sit in the peer's dynamic table, and the block is the same few bytes for ever. */
+/* The header block of the requests of one connection. The first one puts its fields into the peer's dynamic
+ * table; from the second on the block is the same few bytes for ever (RFC 7541). */
 #ifndef GP_WIRE_BLOCK_H
 #define GP_WIRE_BLOCK_H
 
