@@ -1,10 +1,11 @@
-/* One child process: spawned by exec into its own process group (Ctrl-C in a terminal reaches the parent alone),
- * with a control socket on descriptor 3 (GP_CHILD_CONTROL_FD) and its stderr kept in memory for error messages.
+/* One child process: spawned by exec into its own process group (Ctrl-C in a terminal reaches the parent
+ * alone), with a control socket on descriptor 3 (GP_CHILD_CONTROL_FD) and its stderr kept in memory for error
+ * messages.
  *
- * The child is expected to die when the control socket reaches end of file, so it cannot outlive its parent; no
- * parent-death signal is used, for that fires when the spawning *thread* ends. A handle belongs to the process
- * that made it: in a forked child gp_child_dead says so, every other call but gp_child_abandon fails, and stop and
- * destroy only close its descriptors. Calls from several threads are safe. */
+ * The child is expected to die when the control socket reaches end of file, so it cannot outlive its parent;
+ * no parent-death signal is used, for that fires when the spawning *thread* ends. A handle belongs to the
+ * process that made it: in a forked child gp_child_dead says so, every other call but gp_child_abandon fails,
+ * and stop and destroy only close its descriptors. Calls from several threads are safe. */
 #ifndef GP_PROCESS_CHILD_H
 #define GP_PROCESS_CHILD_H
 
@@ -25,14 +26,14 @@ struct gp_child_opts {
 int gp_child_create(struct gp_child **child, const struct gp_child_opts *opts, struct gp_error *err);
 
 pid_t gp_child_pid(const struct gp_child *child);
-int gp_child_pidfd(const struct gp_child *child);      /* readable once the child is dead; owned by the handle */
+int gp_child_pidfd(const struct gp_child *child); /* readable once the child is dead; owned by the handle */
 int gp_child_control_fd(const struct gp_child *child); /* the parent's end; owned by the handle */
 
 /* Whether the child is dead, and then why, as in "killed by SIGKILL" or "exited with code 1" (at most `size`
  * bytes with the final zero). Does not wait. */
 bool gp_child_dead(const struct gp_child *child, char *reason, size_t size);
 
-/* The last bytes the child wrote to stderr, cut at a line's start where there is one; returns their number. */
+/* The last bytes the child wrote to stderr, cut at a line's start where there is one. Gives their number. */
 size_t gp_child_stderr_tail(const struct gp_child *child, char *text, size_t size);
 
 /* Fill `err` with GP_ERROR_DIED: pid, reason and last stderr lines. Returns -1. */
@@ -41,12 +42,12 @@ int gp_child_died(const struct gp_child *child, struct gp_error *err);
 /* Wait until it is dead, for at most timeout_ns; whether it is. */
 bool gp_child_wait(const struct gp_child *child, uint64_t timeout_ns);
 
-/* Shut the control socket down (the child's signal to leave), give it `grace_ns`, then SIGKILL its process group,
- * and reap it. Takes at most grace_ns plus the kernel's time to kill, also when the child is stopped. Idempotent.
- * Descriptors stay open until destroy; threads waiting on them wake up. */
+/* Shut the control socket down (the child's signal to leave), give it `grace_ns`, then SIGKILL its process
+ * group, and reap it. Takes at most grace_ns plus the kernel's time to kill, also when the child is stopped.
+ * Idempotent. Descriptors stay open until destroy; threads waiting on them wake up. */
 void gp_child_stop(struct gp_child *child, uint64_t grace_ns);
 
-/* After fork, in the forked child: drop the descriptors, so that the parent's death still reaches the child. */
+/* In a forked child: drop the descriptors, so that the parent's death still reaches the child. */
 void gp_child_abandon(struct gp_child *child);
 
 void gp_child_destroy(struct gp_child *child); /* stops it first, with no grace */
