@@ -14,7 +14,8 @@ struct gp_bytes {
 
 void gp_bytes_init(struct gp_bytes *bytes);
 void gp_bytes_fini(struct gp_bytes *bytes);
-int gp_bytes_reserve(struct gp_bytes *bytes, size_t more); /* room for `more` at the end; -1 when out of memory */
+int gp_bytes_reserve(struct gp_bytes *bytes,
+                     size_t more); /* room for `more` at the end; -1 when out of memory */
 int gp_bytes_append(struct gp_bytes *bytes, const void *data, size_t size);
 void gp_bytes_take(struct gp_bytes *bytes, size_t size); /* drop `size` from the front; size <= length */
 void gp_bytes_clear(struct gp_bytes *bytes);

@@ -1,5 +1,5 @@
-/* A small seeded generator (xoshiro256**, Blackman and Vigna 2018, seeded by splitmix64), so that a run can be
- * repeated exactly. Not for secrets. */
+/* A small seeded generator (xoshiro256**, Blackman and Vigna 2018, seeded by splitmix64), so that a run can
+ * be repeated exactly. Not for secrets. */
 #ifndef GP_BASE_RANDOM_H
 #define GP_BASE_RANDOM_H
 
@@ -11,8 +11,8 @@ struct gp_random {
 
 void gp_random_init(struct gp_random *random, uint64_t seed);
 uint64_t gp_random_u64(struct gp_random *random);
-double gp_random_unit(struct gp_random *random);               /* uniform in [0, 1) */
+double gp_random_unit(struct gp_random *random);                /* uniform in [0, 1) */
 uint64_t gp_random_below(struct gp_random *random, uint64_t n); /* uniform in [0, n), without bias; n > 0 */
-double gp_random_exponential(struct gp_random *random);        /* mean 1 */
+double gp_random_exponential(struct gp_random *random);         /* mean 1 */
 
 #endif

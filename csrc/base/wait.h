@@ -6,7 +6,8 @@
 
 struct gp_wait {
     uint64_t timeout_ns;
-    /* Asked about every 20 ms; anything but 0 makes the function give up with GP_ERROR_STOPPED. NULL: never asked. */
+    /* Asked about every 20 ms; anything but 0 makes the function give up with GP_ERROR_STOPPED. NULL: never
+     * asked. */
     int (*interrupted)(void *context);
     void *context;
 };
