@@ -1,1 +1,301 @@
-/* stub: to be written */
+/* fields: from header blocks to what a call needs to know of them. Recognised blocks first, then inflating,
+ * then the rules of RFC 9113, 8.2 and 8.3, field by field. */
+#include "wire/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <nghttp2/nghttp2.h>
+
+#include "base/error.h"
+#include "wire/hpack.h"
+#include "wire/status.h"
+
+#define KNOWN_BLOCKS 8u
+#define KNOWN_BYTES_MAX 512u /* longer blocks are rare, and cheap to compare with what they carry */
+#define MESSAGE_BYTES 256u   /* of grpc-message: enough for a cause */
+
+/* One block and its meaning. Its message, if any, follows its bytes. */
+struct known {
+    struct gp_fields fields;
+    uint16_t size, message_size, capacity;
+    uint8_t bytes[];
+};
+
+struct gp_decoder {
+    nghttp2_hd_inflater *inflater;
+    uint32_t max_list_bytes;
+    bool broken;
+    uint8_t known_count, next_known; /* the slot to be used next, round and round */
+    uint16_t known_sizes[KNOWN_BLOCKS];
+    struct known *known[KNOWN_BLOCKS]; /* slots keep their memory when they are forgotten */
+    uint64_t inflated;
+    char message[MESSAGE_BYTES];
+};
+
+/* A block while it is being read. */
+struct reading {
+    struct gp_fields *fields;
+    uint64_t list_bytes;
+    uint16_t message_size;
+    bool regular_seen, status_seen;
+};
+
+int gp_decoder_create(struct gp_decoder **decoder, uint32_t max_list_bytes, struct gp_error *err)
+{
+    struct gp_decoder *made = calloc(1, sizeof *made);
+
+    *decoder = NULL;
+    if (!made || nghttp2_hd_inflate_new(&made->inflater) != 0) {
+        free(made);
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for a header decoder");
+    }
+    made->max_list_bytes = max_list_bytes;
+    *decoder = made;
+    return 0;
+}
+
+static bool equals(const uint8_t *text, size_t size, const char *literal)
+{
+    return size == strlen(literal) && memcmp(text, literal, size) == 0;
+}
+
+/* RFC 9113, 8.2.1: what no name may contain. A colon is for pseudo-fields, at the front. */
+static bool name_is_sound(const uint8_t *name, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (name[i] <= 0x20 || name[i] >= 0x7f || (name[i] >= 'A' && name[i] <= 'Z') ||
+            (name[i] == ':' && i > 0))
+            return false;
+    return size > 0;
+}
+
+static bool is_blank(uint8_t byte)
+{
+    return byte == ' ' || byte == '\t';
+}
+
+/* Spaces at the ends break the rules, but of grpc-message they are part: its encoding leaves them bare. */
+static bool value_is_sound(const uint8_t *value, size_t size, bool blanks_allowed)
+{
+    for (size_t i = 0; i < size; i++)
+        if (value[i] == '\0' || value[i] == '\r' || value[i] == '\n')
+            return false;
+    return size == 0 || blanks_allowed || (!is_blank(value[0]) && !is_blank(value[size - 1]));
+}
+
+/* RFC 9113, 8.2.2. */
+static bool is_connection_specific(const nghttp2_nv *field)
+{
+    static const char *const names[] = {"connection", "proxy-connection", "keep-alive", "transfer-encoding",
+                                        "upgrade"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (equals(field->name, field->namelen, names[i]))
+            return true;
+    return equals(field->name, field->namelen, "te") && !equals(field->value, field->valuelen, "trailers");
+}
+
+/* 0: not three digits that make a status. */
+static uint16_t parse_http_status(const uint8_t *value, size_t size)
+{
+    uint16_t status = 0;
+
+    if (size != 3 || value[0] == '0')
+        return 0;
+    for (size_t i = 0; i < size; i++) {
+        if (value[i] < '0' || value[i] > '9')
+            return 0;
+        status = (uint16_t)(status * 10 + (value[i] - '0'));
+    }
+    return status;
+}
+
+/* A response knows one pseudo-field: ":status", once, before all regular fields. */
+static void read_pseudo(struct reading *reading, const nghttp2_nv *field)
+{
+    uint16_t status = parse_http_status(field->value, field->valuelen);
+
+    if (equals(field->name, field->namelen, ":status") && status && !reading->status_seen &&
+        !reading->regular_seen)
+        reading->fields->http_status = status;
+    else
+        reading->fields->malformed = true;
+    reading->status_seen = true;
+}
+
+/* "application/grpc" alone or followed by a sub-type or a parameter: application/grpc-web is something else.
+ */
+static bool is_grpc(const uint8_t *value, size_t size)
+{
+    static const char type[] = "application/grpc";
+    size_t length = sizeof type - 1;
+
+    return size >= length && strncasecmp((const char *)value, type, length) == 0 &&
+           (size == length || value[length] == '+' || value[length] == ';');
+}
+
+static void read_message(struct gp_decoder *decoder, struct reading *reading, const nghttp2_nv *field)
+{
+    size_t size = field->valuelen < MESSAGE_BYTES ? field->valuelen : MESSAGE_BYTES - 1;
+
+    size = gp_status_message_decode(field->value, size, decoder->message);
+    decoder->message[size] = '\0';
+    reading->message_size = (uint16_t)(size + 1);
+}
+
+static void read_regular(struct gp_decoder *decoder, struct reading *reading, const nghttp2_nv *field)
+{
+    struct gp_fields *fields = reading->fields;
+    const uint8_t *name = field->name, *value = field->value;
+    size_t size = field->valuelen;
+
+    reading->regular_seen = true;
+    if (equals(name, field->namelen, "grpc-status")) {
+        fields->grpc_status = (int8_t)gp_status_parse(value, size);
+    } else if (equals(name, field->namelen, "content-type")) {
+        fields->has_content_type = true;
+        fields->grpc_content_type = is_grpc(value, size);
+    } else if (equals(name, field->namelen, "grpc-encoding")) {
+        fields->gzip = equals(value, size, "gzip");
+        fields->unknown_encoding = !fields->gzip && !equals(value, size, "identity");
+    } else if (equals(name, field->namelen, "grpc-message")) {
+        read_message(decoder, reading, field);
+    } else if (is_connection_specific(field)) {
+        fields->malformed = true;
+    }
+}
+
+static void read_field(struct gp_decoder *decoder, struct reading *reading, const nghttp2_nv *field)
+{
+    reading->list_bytes += field->namelen + field->valuelen + GP_HPACK_ENTRY_BYTES;
+    if (reading->list_bytes > decoder->max_list_bytes)
+        return;
+    if (!name_is_sound(field->name, field->namelen) ||
+        !value_is_sound(field->value, field->valuelen, equals(field->name, field->namelen, "grpc-message")))
+        reading->fields->malformed = true;
+    else if (field->name[0] == ':')
+        read_pseudo(reading, field);
+    else
+        read_regular(decoder, reading, field);
+}
+
+/* -1: not HPACK. The whole block goes through the inflater even when it is too large: the table needs it. */
+static int inflate_block(struct gp_decoder *decoder, const uint8_t *block, size_t size,
+                         struct reading *reading)
+{
+    int flags = 0;
+
+    while (!(flags & NGHTTP2_HD_INFLATE_FINAL)) {
+        nghttp2_nv field;
+        flags = 0;
+        ssize_t taken = nghttp2_hd_inflate_hd2(decoder->inflater, &field, &flags, block, size, 1);
+        if (taken < 0)
+            return -1;
+        block += taken;
+        size -= (size_t)taken;
+        if (flags & NGHTTP2_HD_INFLATE_EMIT)
+            read_field(decoder, reading, &field);
+        else if (!(flags & NGHTTP2_HD_INFLATE_FINAL) && size == 0)
+            return -1;
+    }
+    nghttp2_hd_inflate_end_headers(decoder->inflater);
+    return 0;
+}
+
+static void forget_blocks(struct gp_decoder *decoder)
+{
+    decoder->known_count = 0;
+    decoder->next_known = 0;
+}
+
+/* When memory is short, the block is just not remembered. */
+static void remember_block(struct gp_decoder *decoder, const uint8_t *block, size_t size,
+                           const struct reading *reading)
+{
+    uint8_t slot = decoder->next_known;
+    struct known *known = decoder->known[slot];
+    size_t needed = size + reading->message_size;
+
+    if (size > KNOWN_BYTES_MAX)
+        return;
+    if (!known || known->capacity < needed) {
+        known = realloc(known, sizeof *known + needed);
+        if (!known)
+            return;
+        decoder->known[slot] = known;
+        known->capacity = (uint16_t)needed;
+    }
+    known->fields = *reading->fields;
+    known->size = (uint16_t)size;
+    known->message_size = reading->message_size;
+    memcpy(known->bytes, block, size);
+    memcpy(known->bytes + size, decoder->message, reading->message_size);
+    decoder->known_sizes[slot] = (uint16_t)size;
+    decoder->next_known = (uint8_t)((slot + 1) % KNOWN_BLOCKS);
+    if (decoder->known_count <= slot)
+        decoder->known_count = (uint8_t)(slot + 1);
+}
+
+static const struct known *find_block(const struct gp_decoder *decoder, const uint8_t *block, size_t size)
+{
+    for (unsigned i = 0; i < decoder->known_count; i++)
+        if (decoder->known_sizes[i] == size && memcmp(decoder->known[i]->bytes, block, size) == 0)
+            return decoder->known[i];
+    return NULL;
+}
+
+static enum gp_decoded read_unknown(struct gp_decoder *decoder, const uint8_t *block, size_t size,
+                                    struct gp_fields *fields)
+{
+    struct reading reading = {.fields = fields};
+    bool leaves_table = gp_hpack_leaves_table(block, size);
+
+    *fields = (struct gp_fields){.grpc_status = -1};
+    decoder->inflated++;
+    if (!leaves_table)
+        forget_blocks(decoder);
+    if (inflate_block(decoder, block, size, &reading) != 0) {
+        decoder->broken = true;
+        return GP_DECODED_BROKEN;
+    }
+    if (reading.list_bytes > decoder->max_list_bytes)
+        return GP_DECODED_TOO_LARGE;
+    if (leaves_table)
+        remember_block(decoder, block, size, &reading);
+    return GP_DECODED;
+}
+
+enum gp_decoded gp_decoder_read(struct gp_decoder *decoder, const uint8_t *block, size_t size,
+                                struct gp_fields *fields)
+{
+    if (decoder->broken)
+        return GP_DECODED_BROKEN;
+    const struct known *known = find_block(decoder, block, size);
+    if (!known)
+        return read_unknown(decoder, block, size, fields);
+    *fields = known->fields;
+    if (known->message_size > 0)
+        memcpy(decoder->message, known->bytes + known->size, known->message_size);
+    return GP_DECODED;
+}
+
+const char *gp_decoder_message(const struct gp_decoder *decoder)
+{
+    return decoder->message;
+}
+
+uint64_t gp_decoder_inflated(const struct gp_decoder *decoder)
+{
+    return decoder->inflated;
+}
+
+void gp_decoder_destroy(struct gp_decoder *decoder)
+{
+    if (!decoder)
+        return;
+    nghttp2_hd_inflate_del(decoder->inflater);
+    for (unsigned i = 0; i < KNOWN_BLOCKS; i++)
+        free(decoder->known[i]);
+    free(decoder);
+}

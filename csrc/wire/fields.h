@@ -18,12 +18,13 @@ struct gp_decoder;
 struct gp_fields {
     uint16_t http_status;   /* 0: the block had none, as trailers have not */
     int8_t grpc_status;     /* -1: none; else an enum gp_class from 0 to 16 */
-    bool grpc_content_type; /* content-type begins with application/grpc */
+    bool grpc_content_type; /* application/grpc, alone or with a +sub-type or parameters */
     bool has_content_type;
     bool gzip;             /* grpc-encoding: gzip */
     bool unknown_encoding; /* grpc-encoding is neither identity nor gzip */
     bool malformed;        /* breaks RFC 9113, 8.2 or 8.3: pseudo-field after a field, unknown or repeated
-                              pseudo-field,        upper case, connection-specific field */
+                              pseudo-field, upper case, connection-specific field. That trailers have no
+                              pseudo-field is for the caller to see: http_status is then 0 */
 };
 
 enum gp_decoded {
