@@ -12,8 +12,8 @@
 enum gp_class gp_status_parse(const uint8_t *text, size_t size);
 
 /* The status of a response that has no grpc-status (http-grpc-status-mapping.md): 400 and 431
- * INTERNAL, 401 UNAUTHENTICATED, 403 PERMISSION_DENIED, 404 UNIMPLEMENTED, 429, 502, 503, 504 UNAVAILABLE, all others
- * UNKNOWN. */
+ * INTERNAL, 401 UNAUTHENTICATED, 403 PERMISSION_DENIED, 404 UNIMPLEMENTED, 429, 502, 503, 504 UNAVAILABLE,
+ * all others UNKNOWN. */
 enum gp_class gp_status_from_http(uint32_t http_status);
 
 /* The status of a stream that was reset (gRPC over HTTP/2, "Errors"). */
