@@ -125,6 +125,12 @@ static inline bool gp_call_over(const struct gp_call *call)
     return call->done && call->pending == 0;
 }
 
+/* Between the units of a call: call.c, call_ops.c, call_behave.c. */
+void gp_call_woken(struct gp_call *call);        /* the time has come, or the release */
+void gp_call_end(struct gp_call *call);          /* the handler has ended: it counts as finished from here */
+void gp_call_abandon(struct gp_call *call);      /* the same, for a call that is no more: nothing to answer */
+void gp_call_drop_message(struct gp_call *call); /* what was received last */
+
 /* For methods. */
 void gp_call_receive(struct gp_call *call);  /* leads to received() */
 void gp_call_send(struct gp_call *call);     /* a response of response_size; leads to sent() */

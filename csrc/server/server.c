@@ -115,7 +115,7 @@ static grpc_server *create_core(const struct gp_options *options)
 {
     /* Two servers on one port would share the connections between them. */
     grpc_arg args[GP_OPTIONS_MAX_ARGS + 1] = {
-        {.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0}};
+        {.type = GRPC_ARG_INTEGER, .key = (char *)"grpc.so_reuseport", .value.integer = 0}};
     for (size_t i = 0; i < options->arg_count; i++) {
         const struct gp_channel_arg *arg = &options->args[i];
         grpc_arg *out = &args[i + 1];
