@@ -65,16 +65,20 @@ class MemStats:
     running: int | None = None
     goroutines: int | None = None
     threadless: int | None = None  # running handlers that own no thread
+    own_threads: int | None = None  # threads without those of gRPC's own pools, which come and go by themselves
     settled: bool = True
 
     @property
     def tasks(self) -> int | None:
-        """What is scheduled: goroutines, or threads and the handlers that own no thread."""
+        """What is scheduled: goroutines, or threads and the handlers that own no thread.
+
+        Where the server can tell its own threads from gRPC's pools, only its own count: the pools grow with
+        load and shrink when they like, which would blur a baseline.
+        """
         if self.goroutines is not None:
             return self.goroutines
-        if self.threads is None:
-            return None
-        return self.threads + (self.threadless or 0)
+        threads = self.threads if self.own_threads is None else self.own_threads
+        return None if threads is None else threads + (self.threadless or 0)
 
     def as_go(self) -> dict[str, int | float]:
         """What is known, under the names of Go's runtime.MemStats in JSON."""
@@ -127,7 +131,7 @@ class MemStats:
 
 _INSIDE = (
     *("heap_alloc", "heap_sys", "heap_idle", "stack_inuse", "stack_sys", "sys"),
-    *("threads", "running", "streams", "threadless", "settled"),
+    *("threads", "own_threads", "running", "streams", "threadless", "settled"),
 )
 _OUTSIDE = ("rss", "rss_anon", "pss", "peak_rss", "cpu_user_s", "cpu_system_s", "context_switches", "fds")
 
