@@ -69,7 +69,8 @@ struct gp_event {
     uint64_t id;
     uint64_t sent_ns, done_ns; /* gp_clock_now_ns */
     uint32_t messages_received;
-    enum gp_class class;
+    enum gp_class class : 16;
+    bool refused : 1; /* the peer is known not to have begun it, so that it may be submitted again (wire) */
 };
 
 #endif

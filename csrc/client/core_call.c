@@ -348,6 +348,7 @@ static void finish(struct core_client *client, struct core_call *call, uint64_t 
     event->done_ns = now_ns;
     event->messages_received = call->received;
     event->class = judge(client, call);
+    event->refused = false;
     grpc_call_unref(call->call);
     call->call = NULL;
     client->in_flight--;

@@ -23,21 +23,29 @@ struct gp_error;
 struct gp_calls;
 struct gp_wire;
 
-/* The calls of a client, over all its connections. */
-int gp_calls_create(struct gp_calls **calls, uint32_t max_in_flight, const struct gp_request *request,
-                    struct gp_error *err);
+/* The calls of a client, over all its connections. Destroyed after them. */
+struct gp_calls_opts {
+    uint32_t max_in_flight; /* ids are below this */
+    const struct gp_request *request;
+    bool gzip; /* send messages compressed */
+};
+
+int gp_calls_create(struct gp_calls **calls, const struct gp_calls_opts *opts, struct gp_error *err);
 size_t gp_calls_take(struct gp_calls *calls, struct gp_event *events,
-                     size_t capacity); /* finished ones, oldest first */
+                     size_t capacity);                              /* finished ones, oldest first */
+uint32_t gp_calls_owner(const struct gp_calls *calls, uint64_t id); /* index of the connection that has it;
+                                                                       UINT32_MAX: none */
 void gp_calls_destroy(struct gp_calls *calls);
 
 struct gp_wire_opts {
     struct gp_calls *calls;
-    const struct gp_request *request;
+    uint32_t index; /* the connection's own among those that live at the same time; below UINT32_MAX */
+    const struct gp_request *request; /* the same that `calls` was made with */
     const char *scheme, *authority;
     uint32_t stream_window;     /* what the peer may send on a stream; 0: 4 MiB */
     uint32_t connection_window; /* and on the connection; 0: 16 MiB */
-    uint32_t max_message_bytes; /* larger ones: RESOURCE_EXHAUSTED */
-    bool gzip;                  /* send messages compressed */
+    uint32_t max_message_bytes; /* larger ones: RESOURCE_EXHAUSTED; 0: 4 MiB */
+    uint32_t max_header_bytes;  /* of a header list, likewise; 0: 8 KiB, C core's default */
 };
 
 /* Queues preface, SETTINGS and WINDOW_UPDATE. */
@@ -48,7 +56,8 @@ int gp_wire_create(struct gp_wire **wire, const struct gp_wire_opts *opts, struc
  * as TRANSPORT: ask gp_wire_open first. */
 void gp_wire_submit(struct gp_wire *wire, uint64_t id, uint64_t now_ns);
 
-/* End a call from this side: RST_STREAM(CANCEL) if it was started, and finished with `class`. */
+/* End a call from this side: RST_STREAM(CANCEL) if it was started, and finished with `class`. Of no effect on
+ * a call that has ended or is another connection's. */
 void gp_wire_abort(struct gp_wire *wire, uint64_t id, enum gp_class class, uint64_t now_ns);
 
 void gp_wire_end(struct gp_wire *wire, uint64_t now_ns);                            /* as gp_client_end */
@@ -58,15 +67,16 @@ void gp_wire_abort_all(struct gp_wire *wire, enum gp_class class, uint64_t now_n
  * what gather still gives (a GOAWAY) is worth sending. */
 int gp_wire_receive(struct gp_wire *wire, const uint8_t *data, size_t size, uint64_t now_ns);
 
-/* The connection is gone (end of file, reset, timeout): its calls end as TRANSPORT, with `cause` kept. Calls
- * that the peer is known not to have seen (above GOAWAY's last id, REFUSED_STREAM) end likewise; retrying is
- * the caller's choice. */
+/* The connection is gone (end of file, reset, timeout): its calls end as TRANSPORT, with `cause` kept, those
+ * that had not been started yet as refused. Refused are also calls above GOAWAY's last id (TRANSPORT) and
+ * those reset with REFUSED_STREAM (UNAVAILABLE); retrying is the caller's choice. */
 void gp_wire_lost(struct gp_wire *wire, const char *cause, uint64_t now_ns);
 
-/* What is to be written, as at most `capacity` pieces; returns their number. Nothing moves until written is
- * called with the number of bytes that went out; pieces may point into the request's message, which is never
- * copied when large. */
-size_t gp_wire_gather(struct gp_wire *wire, struct iovec *pieces, size_t capacity);
+/* What is to be written, as at most `capacity` pieces; returns their number, which may be 0. Messages that
+ * wait to be sent are framed here, a bounded amount at a time: write until has_output says no. Pieces stay
+ * valid until the next call on this connection; written tells how many bytes of them went out. They may point
+ * into the request's message, which is never copied when large. */
+size_t gp_wire_gather(struct gp_wire *wire, struct iovec *pieces, size_t capacity, uint64_t now_ns);
 void gp_wire_written(struct gp_wire *wire, size_t bytes);
 bool gp_wire_has_output(const struct gp_wire *wire);
 
