@@ -189,30 +189,20 @@ static bool has_more(const struct core_client *client, const struct core_call *c
 
 static void begin_stream(struct core_client *client, struct core_call *call)
 {
-    bool more = has_more(client, call);
+    bool more = has_more(client, call), last = is_last(client, call);
 
-    switch (client->kind) {
-    case GP_KIND_UNARY:
-        break;
-    case GP_KIND_CLIENT_STREAM:
-        if (more)
-            begin_send(client, call, is_last(client, call));
-        break;
-    case GP_KIND_SERVER_STREAM:
-        begin_receive(call);
-        break;
-    case GP_KIND_BIDI:
-        if (more)
-            begin_exchange(client, call, is_last(client, call));
-        else
-            begin_receive(call);
-        break;
-    case GP_KIND_BIDI_FREE:
-        begin_receive(call);
-        if (more)
-            begin_send(client, call, false);
-        break;
+    if (client->kind == GP_KIND_UNARY)
+        return;
+    if (client->kind == GP_KIND_BIDI && more) {
+        begin_exchange(client, call, last);
+        return;
     }
+    if (client->kind != GP_KIND_CLIENT_STREAM)
+        begin_receive(call);
+    if (more && client->kind == GP_KIND_CLIENT_STREAM)
+        begin_send(client, call, last);
+    if (more && client->kind == GP_KIND_BIDI_FREE)
+        begin_send(client, call, false);
 }
 
 static void open_call(struct core_client *client, struct core_call *call, const struct core_channel *channel,
@@ -316,29 +306,36 @@ static void after_exchange(struct core_client *client, struct core_call *call)
 
 /* --- how it ended ------------------------------------------------------------------------------ */
 
-static enum gp_class judge(const struct core_client *client, const struct core_call *call)
+static bool has_its_messages(const struct core_client *client, const struct core_call *call)
 {
-    bool exact;
-
-    if (call->ended)
-        return GP_CLASS_OK;
-    if (call->status != GRPC_STATUS_OK) /* a server may send any number */
-        return (unsigned)call->status <= GP_CLASS_UNAUTHENTICATED ? (enum gp_class)call->status
-                                                                  : GP_CLASS_UNKNOWN;
     switch (client->kind) {
     case GP_KIND_UNARY:
     case GP_KIND_CLIENT_STREAM:
-        return call->received == 1 ? GP_CLASS_OK : GP_CLASS_UNIMPLEMENTED;
+        return call->received == 1;
     case GP_KIND_SERVER_STREAM:
-        return client->parked || call->received > 0 ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+        return client->parked || call->received > 0;
     case GP_KIND_BIDI:
-        exact = call->received == call->sent && call->sent >= client->messages;
-        return client->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+        return client->parked || (call->received == call->sent && call->sent >= client->messages);
     case GP_KIND_BIDI_FREE:
-        exact = call->received > 0 && call->received >= client->messages && call->sent >= client->messages;
-        return client->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+        return client->parked ||
+               (call->received > 0 && call->received >= client->messages && call->sent >= client->messages);
     }
-    return GP_CLASS_UNKNOWN;
+    return false;
+}
+
+static enum gp_class judge(const struct core_client *client, const struct core_call *call)
+{
+    bool single = client->kind == GP_KIND_UNARY || client->kind == GP_KIND_CLIENT_STREAM;
+
+    if (call->ended)
+        return GP_CLASS_OK;
+    if ((unsigned)call->status > GP_CLASS_UNAUTHENTICATED) /* a server may send any number */
+        return GP_CLASS_UNKNOWN;
+    if (call->status != GRPC_STATUS_OK)
+        return (enum gp_class)call->status;
+    if (has_its_messages(client, call))
+        return GP_CLASS_OK;
+    return single ? GP_CLASS_UNIMPLEMENTED : GP_CLASS_UNKNOWN;
 }
 
 static void finish(struct core_client *client, struct core_call *call, uint64_t now_ns,
