@@ -11,9 +11,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from grpcperf.arguments import parser
 from grpcperf.errors import Error, Interrupted, InvalidRequest
 
 OK, FAILED, USAGE, INVALID, CHECK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -23,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     from grpcperf.descriptors import raise_soft_limit
 
-    options = _parser().parse_args(argv)
+    options = parser(_COMMANDS).parse_args(argv)
     raise_soft_limit()
     try:
         code: int = options.run(options)
@@ -266,152 +267,10 @@ def _refuse_later(options: argparse.Namespace, *names: str) -> None:
             raise InvalidRequest(f"--{name.replace('_', '-')} is not built yet")
 
 
-# --- the command line
-
-
-class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong; the usage of a command with thirty options helps nobody."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    from grpcperf import __version__
-
-    parser = _Parser(
-        prog="grpcperf",
-        description="What gRPC servers and clients really cost, measured.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"grpcperf {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
-        made = commands.add_parser(
-            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
-        )
-        made.set_defaults(run=run)
-        return made
-
-    _add_serve(command("serve", _serve, "run a native server until it is told to stop"))
-    _add_load(command("load", _load, "put a load on a server and tell what it did"))
-    _add_hold(command("hold", _hold, "hold calls in flight and tell what they cost"))
-    demo = command(
-        "demo", _demo, "measure a native server here: memory per call, throughput over connections"
-    )
-    demo.add_argument("--html", metavar="FILE", default="grpcperf-demo.html", help="the page to write")
-    _add_json(demo)
-    _add_json(command("doctor", _doctor, "say whether this machine is a good place to measure"))
-    return parser
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-
-
-def _add_target(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        nargs="?",
-        help='"host:port" or "unix:/path"; none: a native server for this run',
-    )
-    parser.add_argument("--pid", help="process of the TARGET, when it runs here: for its memory and CPU")
-    parser.add_argument("--authority", help="the :authority to send")
-    _add_json(parser)
-
-
-def _add_calls(parser: argparse.ArgumentParser) -> None:
-    """What load and hold have in common."""
-    parser.add_argument(
-        "--metadata", metavar="KEY=VALUE", action="append", default=[], help="may be repeated"
-    )
-    parser.add_argument(
-        "--channel-arg", metavar="KEY=VALUE", action="append", default=[], help="of gRPC C core"
-    )
-    parser.add_argument("--deadline", metavar="TIME", help="of each call, as 200ms")
-
-
-def _add_serve(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--model", default="async", help="async[:THREADS] or thread[:STACK]")
-    add("--port", default=0, help="on 127.0.0.1; 0 lets the system choose (default)")
-    add("--max-concurrent-streams", metavar="N", help="calls that a connection may have in flight")
-    add(
-        "--channel-arg",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="of gRPC C core; may be repeated",
-    )
-    add(
-        "--behaviour",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="of every call, as delay-us=20000",
-    )
-    add("--cpus", help="those it may use, as 0-3,5")
-    add("--limit", action="append", default=[], help="not built yet")
-    add("--tls-self-signed", action="store_true", help="not built yet")
-
-
-def _add_load(parser: argparse.ArgumentParser) -> None:
-    _add_target(parser)
-    _add_calls(parser)
-    add = parser.add_argument
-    add("-c", "--concurrency", metavar="N", help="calls kept in flight (64)")
-    add("--connections", metavar="N", help="(1)")
-    add("-d", "--duration", metavar="TIME", help="of the measured window (2s)")
-    add("-n", "--calls", metavar="N", help="end after so many measured calls instead")
-    add("--warmup", metavar="TIME", help="(500ms)")
-    add("--drain", metavar="TIME", help="what calls in flight at the end are waited for (1s)")
-    add("--kind", metavar="KIND", help="unary, server_stream, client_stream, bidi or bidi_free")
-    add("--method", metavar="/PKG.SERVICE/METHOD", help="of any server; with --request")
-    add("--request", metavar="FILE", help="one serialized request message")
-    add("--request-size", metavar="SIZE", help="payload of a request (16), as 64KiB")
-    add("--response-size", metavar="SIZE", help="payload of a response (16)")
-    add("--messages-per-stream", metavar="N", help="(none: streams last as long as the run)")
-    add("--think-time", metavar="TIME", help="pause of each caller between its calls (0)")
-    add("--threads", metavar="N", help="of the client (1)")
-    add("--cpus", metavar="LIST", help="the client's threads run on these, as 0-3,5")
-    add("--seed", metavar="N", help="(0)")
-    add("--transport", metavar="NAME", help="core")
-    add(
-        "--check",
-        metavar="BOUND",
-        action="append",
-        default=[],
-        help="as 'p99<5ms' or 'errors==0'; exit 4 if broken",
-    )
-    add("--strict", action="store_true", help="exit 3 when the result is invalid or a check inconclusive")
-    for name in ("--rate", "--arrival", "--max-in-flight", "--catch-up", "--compression"):
-        add(name, help="not built yet")
-    add("--busy-poll", action="store_true", default=None, help="not built yet")
-    _add_tls(parser)
-
-
-def _add_tls(parser: argparse.ArgumentParser) -> None:
-    for name in ("--tls", "--insecure"):
-        parser.add_argument(name, action="store_true", help="not built yet")
-    for name in ("--cacert", "--cert", "--key", "--server-name"):
-        parser.add_argument(name, help="not built yet")
-
-
-def _add_hold(parser: argparse.ArgumentParser) -> None:
-    _add_target(parser)
-    _add_calls(parser)
-    add = parser.add_argument
-    add("--calls", metavar="N", required=True, help="calls to hold")
-    add(
-        "--kind",
-        metavar="KIND",
-        default="unary",
-        help="unary, server_stream, client_stream, bidi or bidi_free",
-    )
-    add("--connections", metavar="N", default="1", help="(1)")
-    add("--transport", metavar="NAME", default="core", help="core")
-    add("--send-first", action="store_true", help="streams send one message before they fall silent")
-    add("--for", dest="hold_for", metavar="TIME", default="5s", help="how long they are held (5s)")
-    add("--timeout", metavar="TIME", default="10s", help="how long opening them may take (10s)")
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "serve": _serve,
+    "load": _load,
+    "hold": _hold,
+    "demo": _demo,
+    "doctor": _doctor,
+}

@@ -1,0 +1,160 @@
+"""The command line of `grpcperf`: which options there are. What they mean is checked where they are used, so
+that the shell and Python refuse the same things in the same words."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong; the usage of a command with thirty options helps nobody."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser(run: Mapping[str, Callable[[argparse.Namespace], int]]) -> argparse.ArgumentParser:
+    """The parser; `run` has the function of each command, which it leaves in the namespace as `run`."""
+    from grpcperf import __version__
+
+    made = Parser(
+        prog="grpcperf",
+        description="What gRPC servers and clients really cost, measured.",
+        allow_abbrev=False,
+    )
+    made.add_argument("--version", action="version", version=f"grpcperf {__version__}")
+    commands = made.add_subparsers(metavar="COMMAND", required=True)
+    for name, (text, add_options) in _COMMANDS.items():
+        command = commands.add_parser(
+            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+        )
+        command.set_defaults(run=run[name])
+        add_options(command)
+    return made
+
+
+def _add_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def _add_target(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        nargs="?",
+        help='"host:port" or "unix:/path"; none: a native server for this run',
+    )
+    parser.add_argument("--pid", help="process of the TARGET, when it runs here: for its memory and CPU")
+    parser.add_argument("--authority", help="the :authority to send")
+    _add_json(parser)
+
+
+def _add_calls(parser: argparse.ArgumentParser) -> None:
+    """What load and hold have in common."""
+    parser.add_argument(
+        "--metadata", metavar="KEY=VALUE", action="append", default=[], help="may be repeated"
+    )
+    parser.add_argument(
+        "--channel-arg", metavar="KEY=VALUE", action="append", default=[], help="of gRPC C core"
+    )
+    parser.add_argument("--deadline", metavar="TIME", help="of each call, as 200ms")
+
+
+def _add_serve(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--model", default="async", help="async[:THREADS] or thread[:STACK]")
+    add("--port", default=0, help="on 127.0.0.1; 0 lets the system choose (default)")
+    add("--max-concurrent-streams", metavar="N", help="calls that a connection may have in flight")
+    add(
+        "--channel-arg",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="of gRPC C core; may be repeated",
+    )
+    add(
+        "--behaviour",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="of every call, as delay-us=20000",
+    )
+    add("--cpus", help="those it may use, as 0-3,5")
+    add("--limit", action="append", default=[], help="not built yet")
+    add("--tls-self-signed", action="store_true", help="not built yet")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    _add_target(parser)
+    _add_calls(parser)
+    add = parser.add_argument
+    add("-c", "--concurrency", metavar="N", help="calls kept in flight (64)")
+    add("--connections", metavar="N", help="(1)")
+    add("-d", "--duration", metavar="TIME", help="of the measured window (2s)")
+    add("-n", "--calls", metavar="N", help="end after so many measured calls instead")
+    add("--warmup", metavar="TIME", help="(500ms)")
+    add("--drain", metavar="TIME", help="what calls in flight at the end are waited for (1s)")
+    add("--kind", metavar="KIND", help="unary, server_stream, client_stream, bidi or bidi_free")
+    add("--method", metavar="/PKG.SERVICE/METHOD", help="of any server; with --request")
+    add("--request", metavar="FILE", help="one serialized request message")
+    add("--request-size", metavar="SIZE", help="payload of a request (16), as 64KiB")
+    add("--response-size", metavar="SIZE", help="payload of a response (16)")
+    add("--messages-per-stream", metavar="N", help="(none: streams last as long as the run)")
+    add("--think-time", metavar="TIME", help="pause of each caller between its calls (0)")
+    add("--threads", metavar="N", help="of the client (1)")
+    add("--cpus", metavar="LIST", help="the client's threads run on these, as 0-3,5")
+    add("--seed", metavar="N", help="(0)")
+    add("--transport", metavar="NAME", help="core")
+    add(
+        "--check",
+        metavar="BOUND",
+        action="append",
+        default=[],
+        help="as 'p99<5ms' or 'errors==0'; exit 4 if broken",
+    )
+    add("--strict", action="store_true", help="exit 3 when the result is invalid or a check inconclusive")
+    for name in ("--rate", "--arrival", "--max-in-flight", "--catch-up", "--compression"):
+        add(name, help="not built yet")
+    add("--busy-poll", action="store_true", default=None, help="not built yet")
+    _add_tls(parser)
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    for name in ("--tls", "--insecure"):
+        parser.add_argument(name, action="store_true", help="not built yet")
+    for name in ("--cacert", "--cert", "--key", "--server-name"):
+        parser.add_argument(name, help="not built yet")
+
+
+def _add_hold(parser: argparse.ArgumentParser) -> None:
+    _add_target(parser)
+    _add_calls(parser)
+    add = parser.add_argument
+    add("--calls", metavar="N", required=True, help="calls to hold")
+    add(
+        "--kind",
+        metavar="KIND",
+        default="unary",
+        help="unary, server_stream, client_stream, bidi or bidi_free",
+    )
+    add("--connections", metavar="N", default="1", help="(1)")
+    add("--transport", metavar="NAME", default="core", help="core")
+    add("--send-first", action="store_true", help="streams send one message before they fall silent")
+    add("--for", dest="hold_for", metavar="TIME", default="5s", help="how long they are held (5s)")
+    add("--timeout", metavar="TIME", default="10s", help="how long opening them may take (10s)")
+
+
+def _add_demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--html", metavar="FILE", default="grpcperf-demo.html", help="the page to write")
+    _add_json(parser)
+
+
+_COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "serve": ("run a native server until it is told to stop", _add_serve),
+    "load": ("put a load on a server and tell what it did", _add_load),
+    "hold": ("hold calls in flight and tell what they cost", _add_hold),
+    "demo": ("measure a native server here: memory per call, throughput over connections", _add_demo),
+    "doctor": ("say whether this machine is a good place to measure", _add_json),
+}
