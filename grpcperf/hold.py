@@ -19,8 +19,8 @@ LEAVE_S = 3.0  # what leaving waits for calls that were cancelled
 LOOK_S = 0.005  # between two looks while calls are opened
 # Metadata that says how long a call lasts; without any of it a held call asks to be parked.
 LASTING = ("grpcperf-hold", "grpcperf-delay-us", "grpcperf-busy-us")
-# Ends that say nothing against the server: the call was done, or the client ended it.
-_NOT_REFUSED = ("OK", "CANCELLED", "DEADLINE_EXCEEDED")
+# Calls that the client ended: their handlers may go on.
+_BY_CLIENT = ("CANCELLED", "DEADLINE_EXCEEDED")
 
 
 class Hold:
@@ -110,8 +110,10 @@ class Hold:
         """Calls in their handlers: the server's own count, where it has one; else those sent, admitted, not
         ended."""
         if self.target.has_counters:
-            counters = self.target.counters()
-            return max(0, counters.running - self._before)
+            # Others may call it too: ours are at most those that the server has not ended.
+            ended = sum(count for name, count in self.status.items() if name not in _BY_CLIENT)
+            most = int(self._last["sent"]) - ended
+            return max(0, min(self.target.counters().running - self._before, most))
         outstanding = self._outstanding()
         return outstanding if self._streams is None else min(outstanding, self._streams)
 
@@ -123,7 +125,7 @@ class Hold:
     @property
     def refused(self) -> int:
         """Calls that ended with an error that neither cancel() nor their deadline explains."""
-        return sum(count for name, count in self.status.items() if name not in _NOT_REFUSED)
+        return sum(count for name, count in self.status.items() if name not in ("OK", *_BY_CLIENT))
 
     @property
     def status(self) -> Status:

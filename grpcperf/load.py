@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from grpcperf import _engine, environment
+from grpcperf import _engine
 from grpcperf.descriptors import require_descriptors
-from grpcperf.diagnose import diagnose
 from grpcperf.engine import translated
 from grpcperf.errors import EngineError, Interrupted, InvalidRequest
 from grpcperf.progress import Progress
@@ -126,6 +125,9 @@ class LoadRun:
         return Interrupted("interrupted: the result holds what was measured until then", self._result)
 
     def _collect(self, *, interrupted: bool) -> Result:
+        from grpcperf import environment  # late: importing the package should cost little
+        from grpcperf.diagnose import diagnose
+
         try:
             with translated():
                 raw = self._engine_run().result()

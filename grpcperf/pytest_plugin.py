@@ -80,15 +80,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
-    """A failure is told by its message and the line of the test: frames inside the package say nothing to a
-    reader."""
-    if call.excinfo is None or not type(call.excinfo.value).__module__.startswith("grpcperf."):
+    """A failed check, a dead server: told by its message and the line of the test. The frames inside the
+    package say nothing to a test's reader; pytest hides those whose module says so (--full-trace shows
+    them)."""
+    if call.excinfo is None or not _is_told(call.excinfo):
         return
-    kept = call.excinfo.traceback.filter(lambda entry: not _is_ours(entry))
-    if kept:
-        call.excinfo.traceback = kept
+    for entry in call.excinfo.traceback:
+        names = entry.frame.f_globals
+        if str(names.get("__name__", "")).partition(".")[0] == "grpcperf":
+            names["__tracebackhide__"] = _is_told
 
 
-def _is_ours(entry: Any) -> bool:
-    name = str(entry.frame.f_globals.get("__name__", ""))
-    return name == "grpcperf" or name.startswith("grpcperf.")
+def _is_told(excinfo: pytest.ExceptionInfo[BaseException] | None) -> bool:
+    """Whether it is one of the package's own exceptions, and not a mistake inside it."""
+    return excinfo is not None and type(excinfo.value).__module__ == "grpcperf.errors"
