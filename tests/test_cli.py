@@ -1,0 +1,354 @@
+"""The command: what it prints, and how it exits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROW = {
+    "transport",
+    "kind",
+    "method",
+    "connections",
+    "concurrency",
+    "request_size",
+    "response_size",
+    "calls",
+    "errors",
+    "status",
+    "not_sent",
+    "throughput_rps",
+    "mib_per_s",
+    "latency_p50_us",
+    "latency_p90_us",
+    "latency_p99_us",
+    "latency_p999_us",
+    "latency_max_us",
+    "service_time_p99_us",
+    "offered_rate",
+    "achieved_rate",
+    "client_cpu_us_per_call",
+    "server_cpu_us_per_call",
+    "valid",
+    "findings",
+}
+
+
+@pytest.fixture
+def serve(cli):
+    """A `grpcperf serve`, as (address, pid of the server, process of the command)."""
+    started = []
+
+    def start(*args):
+        process = cli.start("serve", *args)
+        started.append(process)
+        words = process.stdout.readline().split()
+        assert words[:2] == ["listening", "on"], process.stderr.read()
+        assert words[3] == "pid"
+        return words[2], int(words[4]), process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+# --- load
+
+
+def test_load_without_a_target_starts_one(cli):
+    row = cli.json("load", "-c", 4, "-d", "300ms", "--warmup", "50ms")
+    assert set(row) >= ROW
+    assert row["calls"] == sum(row["status"].values()) > 20
+    assert row["errors"] == 0
+    assert row["concurrency"] == 4
+    assert row["server_cpu_us_per_call"] > 0
+
+
+def test_load_for_people(cli):
+    done = cli("load", "-c", 4, "-n", 200, "--warmup", 0)
+    assert "calls/s" in done.stdout
+    assert "p50" in done.stdout
+    assert done.stderr == ""
+
+
+def test_every_option_of_load_reaches_the_spec(cli, serve, tmp_path):
+    request = tmp_path / "request.bin"
+    request.write_bytes(b"\x10\x64")
+    address, pid, _ = serve()
+    row = cli.json(
+        *(
+            "load",
+            address,
+            "--pid",
+            pid,
+            "-c",
+            6,
+            "--connections",
+            3,
+            "--threads",
+            2,
+            "-n",
+            120,
+            "--warmup",
+            "10ms",
+        ),
+        *("--drain", "500ms", "--kind", "bidi", "--method", "/grpc.testing.BenchmarkService/StreamingCall"),
+        *("--request", request, "--messages-per-stream", 7, "--think-time", "1ms", "--deadline", "20s"),
+        *("--transport", "core", "--metadata", "a=b", "--metadata", "c=d=e", "--seed", 7),
+        *("--channel-arg", "grpc.max_receive_message_length=-1", "--cpus", min(os.sched_getaffinity(0))),
+    )
+    expected = {
+        "kind": "bidi",
+        "connections": 3,
+        "connected": 3,
+        "concurrency": 6,
+        "threads": 2,
+        "calls": 120,
+        "errors": 0,
+        "messages_per_stream": 7,
+        "request_size": 2,
+        "response_size": None,
+    }
+    assert {name: row[name] for name in expected} == expected
+    row = cli.json("load", address, "-n", 10, "--warmup", 0, "--request-size", "1KiB", "--response-size", 5)
+    assert (row["request_size"], row["response_size"]) == (1024, 5)
+
+
+def test_checks_decide_the_exit_code(cli):
+    base = ("load", "-c", 2, "-d", "300ms", "--warmup", "50ms")
+    cli(*base, "--check", "p99<10s", "--check", "errors==0")
+    done = cli(*base, "--check", "p50<1us", "--json", code=4)
+    assert json.loads(done.stdout)["calls"] > 0
+    assert "p50" in done.stderr
+    assert "1 µs" in done.stderr
+
+
+def test_an_inconclusive_check_is_a_warning_and_under_strict_an_error(cli):
+    """Of 200 calls there is no p99.999; it lies somewhere from the fastest to the slowest of them."""
+    base = ("load", "-c", 8, "-n", 200, "--warmup", 0)
+    row = cli.json(*base)
+    between = (row["latency_min_us"] * row["latency_max_us"]) ** 0.5
+    check = ("--check", f"p99.999<{between:.0f}us")
+    assert "inconclusive" in cli(*base, *check).stderr
+    assert "inconclusive" in cli(*base, *check, "--json").stderr
+    cli(*base, *check, "--strict", code=3)
+
+
+def test_when_every_call_failed_it_failed(cli):
+    base = ("load", "-c", 2, "-d", "200ms", "--warmup", 0, "--metadata", "grpcperf-status=14")
+    done = cli(*base, "--json", code=1)
+    assert json.loads(done.stdout)["status"] == {"UNAVAILABLE": json.loads(done.stdout)["calls"]}
+    assert "UNAVAILABLE" in done.stderr
+    cli(*base, "--check", "errors==0", code=4)  # a check that failed says more
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--connections", "0"], ["connections", "'0'", "1"]),
+        (["-c", "-1"], ["concurrency", "-1"]),
+        (["-c", "2", "--connections", "4"], ["concurrency", "connections (4)", "2"]),
+        (["-d", "nan"], ["duration", "nan"]),
+        (["-d", "-1s"], ["duration"]),
+        (["-d", "soon"], ["duration", "soon"]),
+        (["--request-size", "-5"], ["request_size", "-5"]),
+        (["-n", "1.5"], ["calls", "1.5"]),
+        (["--kind", "duplex"], ["kind", "duplex", "bidi"]),
+        (["--deadline", "0"], ["deadline"]),
+        (["--threads", "5"], ["threads", "5"]),
+        (["--metadata", "novalue"], ["--metadata", "novalue"]),
+        (["--metadata", "Bad Key=x"], ["metadata", "Bad Key"]),
+        (["--channel-arg", "x"], ["--channel-arg", "x"]),
+        (["--request", "/nowhere/at.all"], ["--request", "/nowhere/at.all"]),
+        (["--check", "nonsense<1"], ["nonsense"]),
+        (["--check", "p99<5apples"], ["p99", "5apples"]),
+        (["--transport", "wire"], ["wire", "not built yet"]),
+        (["--rate", "100"], ["rate", "not built yet"]),
+        (["--arrival", "uniform"], ["arrival", "not built yet"]),
+        (["--catch-up", "full"], ["catch_up", "not built yet"]),
+        (["--max-in-flight", "5"], ["max_in_flight", "not built yet"]),
+        (["--compression", "gzip"], ["compression", "not built yet"]),
+        (["--busy-poll"], ["busy_poll", "not built yet"]),
+        (["--tls"], ["--tls", "not built yet"]),
+        (["--server-name", "x"], ["--server-name", "not built yet"]),
+        (["--pid", "1"], ["--pid"]),
+        (["--nonsense"], ["--nonsense"]),
+        (["-c"], ["-c"]),
+        (["localhost"], ["localhost"]),
+        (["localhost:0"], ["port", "0"]),
+    ],
+)
+def test_usage_errors_are_one_line_that_names_what_is_wrong(cli, arguments, named):
+    for json_option in ([], ["--json"]):
+        done = cli("load", *arguments, *json_option, code=2)
+        assert done.stdout == ""
+        assert done.stderr.count("\n") == 1
+        assert all(word in done.stderr for word in named), done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["hold"], ["hold", "--calls", "0"], ["serve", "extra"]]
+)
+def test_commands_that_make_no_sense(cli, arguments):
+    assert cli(*arguments, code=2).stderr.count("\n") == 1
+
+
+def test_help_and_version(cli):
+    import grpcperf
+
+    assert "load" in cli("--help").stdout
+    for command in ("serve", "load", "hold", "demo", "doctor"):
+        assert "--" in cli(command, "--help").stdout
+    assert cli("--version").stdout.split() == ["grpcperf", grpcperf.__version__]
+
+
+def test_it_is_also_a_module(python):
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "grpcperf", "--version"], capture_output=True, text=True
+    )
+    assert done.stdout.startswith("grpcperf ")
+    assert done.returncode == 0
+
+
+def test_a_reader_that_leaves_is_not_an_error_message(cli):
+    command = f"{cli.command[0]} load -n 10 --warmup 0 --json | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=30)
+    assert done.stderr == ""
+
+
+# --- serve
+
+
+def test_serve_says_where_it_listens_and_is_used(cli, serve):
+    address, pid, _ = serve(
+        "--model", "thread:64KiB", "--max-concurrent-streams", 9, "--behaviour", "delay-us=1000"
+    )
+    assert os.path.exists(f"/proc/{pid}")
+    row = cli.json("load", address, "--pid", pid, "-c", 2, "-n", 20, "--warmup", 0)
+    assert row["errors"] == 0
+    assert row["latency_min_us"] >= 1000
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_serve_ends_well_when_told_to(serve, alive, number):
+    _, pid, process = serve()
+    begin = time.monotonic()
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=10)
+    assert time.monotonic() - begin < 2.5
+    assert (process.returncode, out, err) == (0, "", "")
+    assert not alive(pid)
+
+
+def test_serve_notices_the_death_of_its_server(serve):
+    _, pid, process = serve()
+    os.kill(pid, signal.SIGKILL)
+    _, err = process.communicate(timeout=10)
+    assert process.returncode == 1
+    assert "SIGKILL" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--port", "70000"], "port"),
+        (["--model", "pool:5"], "not built yet"),
+        (["--limit", "semaphore:5"], "not built yet"),
+        (["--tls-self-signed"], "not built yet"),
+        (["--max-concurrent-streams", "many"], "max_concurrent_streams"),
+    ],
+)
+def test_serve_refuses_nonsense(cli, arguments, named):
+    assert named in cli("serve", *arguments, code=2).stderr
+
+
+# --- hold
+
+
+def test_hold_against_a_server_of_somebody_else(cli, serve):
+    address, pid, _ = serve()
+    report = cli.json("hold", address, "--calls", 200, "--pid", pid, "--for", "200ms")
+    assert (report["calls"], report["running"], report["queued"], report["refused"]) == (200, 200, 0, 0)
+    assert report["hold_s"] >= 0.2
+    assert 0 <= report["release_s"] < 3
+    memory = report["memory"]
+    assert 1024 < memory["per_call"]["rss"] < 65_536
+    assert memory["held"]["rss"] > memory["before"]["rss"]
+    assert memory["before"]["heap_alloc"] is None
+    assert report["status"] == {"CANCELLED": 200}
+
+
+def test_hold_with_a_server_of_its_own_knows_more(cli):
+    report = cli.json(
+        "hold", "--calls", 200, "--for", "50ms", "--kind", "bidi", "--send-first", "--connections", 2
+    )
+    assert report["running"] == 200
+    assert report["status"] == {"OK": 200}
+    assert 1024 < report["memory"]["per_call"]["heap_alloc"] < 65_536
+    assert report["memory"]["held"]["tasks"] >= report["memory"]["before"]["tasks"] + 200
+
+
+def test_hold_without_a_pid_has_no_memory(cli, serve):
+    address, _, _ = serve()
+    assert cli.json("hold", address, "--calls", 5, "--for", "0")["memory"] is None
+    assert "--pid" in cli("hold", address, "--calls", 5, "--for", "0").stdout
+
+
+def test_hold_for_people(cli):
+    text = cli("hold", "--calls", 50, "--for", "0").stdout
+    assert "50 of 50 calls ran" in text
+    assert "heap_alloc" in text
+    assert "per call" in text
+
+
+def test_when_no_call_could_be_held_it_failed(cli):
+    done = cli(
+        *(
+            "hold",
+            "--calls",
+            5,
+            "--for",
+            "0",
+            "--metadata",
+            "grpcperf-status=8",
+            "--metadata",
+            "grpcperf-delay-us=1",
+        ),
+        *("--json",),
+        code=1,
+    )
+    report = json.loads(done.stdout)
+    assert report["refused"] == 5
+    assert report["memory"]["per_call"]["rss"] is None
+    assert "RESOURCE_EXHAUSTED" in done.stderr
+
+
+# --- doctor
+
+
+def test_doctor(cli):
+    document = cli.json("doctor")
+    names = [check["name"] for check in document["checks"]]
+    assert {"grpcperf", "engine", "native server", "cpu", "open files", "memory", "threads"} <= set(names)
+    assert len(names) == len(set(names))
+    assert document["ok"] is all(check["ok"] for check in document["checks"])
+    assert all(check["ok"] or check["advice"] for check in document["checks"])
+    assert "native server" in cli("doctor").stdout
+
+
+def test_doctor_warns_of_few_descriptors(cli):
+    done = subprocess.run(
+        ["bash", "-c", f"ulimit -n 256; {cli.command[0]} doctor --json"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    check = next(check for check in json.loads(done.stdout)["checks"] if check["name"] == "open files")
+    assert not check["ok"]
+    assert "256" in check["value"]

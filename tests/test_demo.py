@@ -1,0 +1,170 @@
+"""demo: its numbers, its tables and its page. The measuring is made short here; `make demo` runs it whole."""
+
+import json
+import os
+import re
+import signal
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from grpcperf import demo, demo_page, plot
+from grpcperf.errors import EngineError
+from grpcperf.report import Page, Section, Table, render, write
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """The same steps with fewer calls and shorter loads."""
+    monkeypatch.setattr(demo, "LEVELS", (20, 40, 80))
+    monkeypatch.setattr(demo_page, "LEVELS", (20, 40, 80))
+    monkeypatch.setattr(demo, "CONNECTIONS", (1, 2, 4))
+    monkeypatch.setattr(demo, "WARMUP_S", 0.05)
+    monkeypatch.setattr(demo, "DURATION_S", 0.3)
+
+
+class Balanced(HTMLParser):
+    """Every element that is opened is closed, in order."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "input", "hr"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read_page(path):
+    text = Path(path).read_text(encoding="utf-8")
+    parser = Balanced()
+    parser.feed(text)
+    assert parser.open == []
+    # Nothing from elsewhere.
+    assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//|@import|fetch\(|<script|url\(["\']?http', text)
+    return text, " ".join(parser.text)
+
+
+@pytest.mark.usefixtures("short", "no_leftovers")
+def test_the_demo_measures_and_writes_its_page(tmp_path, capsys):
+    import sys
+
+    document = demo.run(str(tmp_path / "demo.html"), sys.stdout)
+    out = capsys.readouterr().out
+    assert document["html"] == str(tmp_path / "demo.html")
+    assert document["interrupted"] is False
+    assert str(tmp_path / "demo.html") in out
+    json.dumps(document, allow_nan=False)
+
+    assert [(cost["model"], cost["kind"]) for cost in document["memory"]] == [
+        (model, kind) for model in ("async", "thread") for kind in demo.KINDS
+    ]
+    for cost in document["memory"]:
+        assert [level["calls"] for level in cost["levels"]] == [20, 40, 80]
+        assert 1 < cost["slopes"]["heap"] < 64
+        assert (cost["slopes"]["stack"] > 4) is (cost["model"] == "thread")
+        for level in cost["levels"]:
+            assert level["total"] == pytest.approx(level["heap"] + level["stack"])
+            assert level["tasks_held"] - level["tasks_before"] == pytest.approx(level["calls"], abs=4)
+            assert level["tasks_after"] == pytest.approx(level["tasks_before"], abs=4)
+    assert [row["connections"] for row in document["connections"]] == [1, 2, 4]
+    assert all(row["errors"] == 0 and row["concurrency"] == 64 for row in document["connections"])
+    # Each row was printed too.
+    assert len(re.findall(r"^ {3,}slope|slope +\d", out, re.MULTILINE)) >= 6
+
+    text, words = read_page(document["html"])
+    assert text.count("<svg") == 4
+    assert "a parked call holds" in words
+    assert "calls/s" in words
+    assert not set(re.findall(r"#0[a0]0[0-9a-f]{3}\b", text)) & {plot.INK, plot.GRID, *plot.SERIES}
+    assert "prefers-color-scheme: dark" in text
+
+
+@pytest.mark.usefixtures("short")
+def test_an_interrupted_demo_keeps_what_it_has(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "_measure_connections", interrupt)
+    monkeypatch.setattr(demo, "KINDS", ("unary",))
+    document = demo.run(str(tmp_path / "demo.html"), None)
+    assert document["interrupted"] is True
+    assert len(document["memory"]) == 2
+    text, words = read_page(document["html"])
+    assert "Interrupted" in words
+    assert text.count("<svg") == 2
+
+
+def test_ctrl_c_in_the_demo(cli, children, alive, within, tmp_path):
+    page = tmp_path / "page.html"
+    process = cli.start("demo", "--html", page)
+    line = next(line for line in process.stdout if line.startswith("async"))
+    assert "unary" in line
+    time.sleep(0.3)
+    kids = children(process.pid)
+    begin = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert time.monotonic() - begin < 10
+    assert "Traceback" not in err
+    assert str(page) in out
+    _, words = read_page(page)
+    assert "Interrupted" in words
+    assert all(within(2, lambda kid=kid: not alive(kid)) for kid in kids)
+
+
+def test_a_page_with_nothing_yet():
+    text = render(demo_page.page(demo.Measured(interrupted=True)))
+    assert "Interrupted" in text
+    assert "<svg" not in text
+
+
+def test_missing_extras_are_said_before_anything_is_measured(cli, tmp_path):
+    blocked = "import sys; sys.modules['matplotlib'] = sys.modules['jinja2'] = None"
+    (tmp_path / "sitecustomize.py").write_text(blocked)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    begin = time.monotonic()
+    done = cli("demo", "--html", tmp_path / "x.html", code=1, env={**os.environ, "PYTHONPATH": path})
+    assert "pip install matplotlib jinja2" in done.stderr
+    assert time.monotonic() - begin < 5
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path):
+    page = Page(title="t", lead="l", sections=[])
+    with pytest.raises(EngineError, match="cannot be written"):
+        write(page, tmp_path / "no" / "such" / "folder.html")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(EngineError, match="cannot be written"):
+        write(page, tmp_path / "folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_texts_are_escaped():
+    table = Table(columns=["<a>"], rows=[["<script>x</script>"]])
+    text = render(Page(title="<b>", lead="&", sections=[Section(title="<i>", table=table)]))
+    assert "<script>" not in text
+    assert "&lt;script&gt;" in text
+
+
+@pytest.mark.parametrize(("x", "y", "expected"), [((0, 1, 2), (5, 7, 9), 2), ((0, 250, 1000), (1, 1, 1), 0)])
+def test_the_slope_is_of_the_least_squares_line(x, y, expected):
+    assert demo.slope(x, y) == pytest.approx(expected)
+
+
+def test_the_slope_agrees_with_numpy():
+    import numpy as np
+
+    x, y = [0, 250, 500, 1000], [3.0, 10.5, 17.0, 41.0]
+    assert demo.slope(x, y) == pytest.approx(np.polyfit(x, y, 1)[0])

@@ -1,0 +1,186 @@
+"""hold: calls in flight, counted by the server itself."""
+
+import os
+import signal
+import time
+from importlib import import_module
+
+import pytest
+
+import grpcperf as gp
+from grpcperf.spec import KINDS
+
+
+@pytest.mark.parametrize("model", ["async", "thread"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_of_every_kind_are_held_and_released(kind, model, within):
+    with gp.Server(model) as server:
+        with gp.hold(server, calls=50, kind=kind) as held:
+            assert held.running == server.counters().running == 50
+            assert held.queued == held.refused == 0
+            assert held.entered_s < 5
+            time.sleep(0.1)
+            assert held.running == 50
+            assert held.release() < 2
+            assert held.status == {"OK": 50}
+            assert held.running == 0
+        assert within(2, lambda: server.counters().running == 0)
+        assert server.counters().finished == 50
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cancelled_calls_end_on_both_sides(kind, within):
+    with gp.Server() as server:
+        with gp.hold(server, calls=50, kind=kind) as held:
+            held.cancel()
+            assert held.wait(2)
+            assert held.status == {"CANCELLED": 50}
+            assert held.refused == 0
+            assert within(2, lambda: held.running == 0)
+        assert server.counters().cancelled == 50
+
+
+def test_leaving_cancels_what_is_left(within):
+    with gp.Server() as server:
+        begin = time.monotonic()
+        with gp.hold(server, calls=100):
+            pass
+        assert time.monotonic() - begin < 3
+        assert within(2, lambda: server.counters().running == 0)
+        assert server.counters().cancelled == 100
+
+
+@pytest.mark.parametrize("kind", ["client_stream", "bidi", "bidi_free"])
+def test_streams_can_send_before_they_fall_silent(kind, server):
+    with gp.hold(server, calls=10, kind=kind, send_first=True) as held:
+        assert held.running == 10
+
+
+def test_metadata_that_says_how_long_calls_last_is_enough(server):
+    with gp.hold(server, calls=10, metadata={"grpcperf-delay-us": 400_000}) as held:
+        assert held.running == 10
+        assert held.wait(2)
+        assert held.status == {"OK": 10}
+        assert server.counters().parked == 0
+
+
+def test_handlers_that_ignore_cancellation_go_on_running(within):
+    metadata = {"grpcperf-delay-us": 1_000_000, "grpcperf-observe-cancel": 0}
+    with gp.Server() as server, gp.hold(server, calls=20, metadata=metadata) as held:
+        held.cancel()
+        assert held.wait(2)
+        assert held.running == 20
+        assert within(3, lambda: held.running == 0)
+
+
+def test_a_deadline_ends_calls_by_itself(server):
+    with gp.hold(server, calls=10, deadline="300ms") as held:
+        assert held.running == 10
+        assert held.wait(3)
+        assert held.status == {"DEADLINE_EXCEEDED": 10}
+        assert held.refused == 0
+
+
+def test_calls_above_the_stream_limit_are_queued():
+    with gp.Server(max_concurrent_streams=5) as server:
+        with gp.hold(server, calls=20) as held:
+            assert held.entered_s < 2
+            assert (held.running, held.queued) == (5, 15)
+            assert held.release() < 5
+            assert held.status == {"OK": 20}
+        with gp.hold(server, calls=20, connections=4) as held:
+            assert (held.running, held.queued) == (20, 0)
+
+
+def test_refused_calls_are_counted_and_not_waited_for(server):
+    begin = time.monotonic()
+    with gp.hold(server, calls=10, metadata={"grpcperf-status": 8, "grpcperf-delay-us": 1}) as held:
+        assert time.monotonic() - begin < 2
+        assert held.refused == 10
+        assert held.running == held.queued == 0
+        assert held.status == {"RESOURCE_EXHAUSTED": 10}
+
+
+def test_calls_of_others_are_not_ours(server):
+    with gp.hold(server, calls=7) as first, gp.hold(server, calls=5) as second:
+        assert server.counters().running == 12
+        assert second.running == 5
+        assert first.running == 7
+
+
+def test_each_connection_is_one(server):
+    descriptors = lambda: len(os.listdir(f"/proc/{server.pid}/fd"))  # noqa: E731
+    before = descriptors()
+    with gp.hold(server, calls=60, connections=30):
+        assert 30 <= descriptors() - before <= 33
+
+
+def test_a_foreign_target_is_held_by_what_was_sent(server):
+    with gp.hold(server.address, calls=30) as held:
+        assert held.running == 30
+        with pytest.raises(gp.InvalidRequest, match="cancel"):
+            held.release()
+        held.cancel()
+        assert held.wait(2)
+
+
+def test_it_does_not_wait_for_ever(monkeypatch):
+    """The server is stopped: it accepts, and says nothing."""
+    with gp.Server() as server:
+        monkeypatch.setattr(import_module("grpcperf.load"), "PROBE_S", 0.5)
+        held = gp.hold(server.address, calls=5)
+        os.kill(server.pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        with pytest.raises(gp.ConnectError):
+            held.__enter__()
+        assert time.monotonic() - begin < 2
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def test_a_server_that_dies_while_calls_are_held(within):
+    with gp.Server() as server:
+        held = gp.hold(server, calls=10)
+        held.__enter__()
+        os.kill(server.pid, signal.SIGKILL)
+        assert within(2, server.death)
+        with pytest.raises(gp.ServerDied, match="SIGKILL"):
+            held.running  # noqa: B018
+        with pytest.raises(gp.ServerDied, match=r"10 calls were held.*SIGKILL"):
+            held.__exit__(None, None, None)
+        assert held.status == {"UNAVAILABLE": 10}
+
+
+def test_closing_the_server_meanwhile_is_not_a_death():
+    with gp.Server() as server, gp.hold(server, calls=10):
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"calls": 0}, "calls"),
+        ({"calls": -1}, "calls"),
+        ({"calls": float("nan")}, "calls"),
+        ({"calls": 2, "connections": 3}, "connections"),
+        ({"calls": 1, "kind": "duplex"}, "kind"),
+        ({"calls": 1, "transport": "wire"}, "not built yet"),
+        ({"calls": 1, "deadline": -1}, "deadline"),
+        ({"calls": 1, "timeout": "soon"}, "timeout"),
+        ({"calls": 1, "metadata": {"bad key": "x"}}, "metadata"),
+        ({"calls": 1, "keepalive": 5}, "keepalive"),
+    ],
+)
+def test_nonsense_is_refused_by_name(server, arguments, named):
+    with pytest.raises(gp.InvalidRequest, match=named):
+        gp.hold(server, **arguments)
+
+
+def test_a_hold_is_entered_once(server):
+    held = gp.hold(server, calls=1)
+    with pytest.raises(gp.InvalidRequest, match="with"):
+        held.release()
+    with held:
+        assert "1 in flight" in repr(held)
+        with pytest.raises(gp.InvalidRequest, match="once"):
+            held.__enter__()
+    assert "not in force" in repr(held)

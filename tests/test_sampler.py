@@ -1,0 +1,109 @@
+"""Sampler: a process over time."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import grpcperf as gp
+from grpcperf.sampler import COLUMNS
+
+
+def test_a_load_is_seen_from_outside_and_inside():
+    with gp.Server() as server, gp.Sampler(server, interval=0.02) as sampler:
+        time.sleep(0.1)
+        gp.load(server, concurrency=8, duration=0.6, warmup=0.1)
+        with gp.hold(server, calls=300):
+            time.sleep(0.6)
+    rows = sampler.rows()
+    assert len(rows) > 30
+    assert all(list(row) == list(COLUMNS) for row in rows)
+    times = [row["time"] for row in rows]
+    assert times == sorted(times)
+    assert 0 <= times[0] < 0.1
+    assert max(row["cpu"] for row in rows[1:]) > 0.1
+    inside = [row for row in rows if row["running"] is not None]
+    assert 4 <= len(inside) < len(rows)
+    assert max(row["running"] for row in inside) >= 300
+    assert max(row["heap_alloc"] for row in inside) > 300 * 4096
+    assert all(row["rss"] > 1 << 20 and row["pss"] is None for row in rows)
+
+
+def test_the_frame_is_numbers():
+    with gp.Server() as server, gp.Sampler(server, interval=0.02) as sampler:
+        time.sleep(0.3)
+    frame = sampler.frame()
+    assert list(frame.columns) == list(COLUMNS)
+    assert len(frame) == len(sampler.rows())
+    assert all(kind.kind in "if" for kind in frame.dtypes)
+    assert frame["rss"].min() > 0
+
+
+def test_readings_follow_a_schedule_that_does_not_drift():
+    with gp.Sampler(os.getpid(), interval=0.05) as sampler:
+        time.sleep(1.02)
+    times = [row["time"] for row in sampler.rows()]
+    assert 12 <= len(times) <= 22
+    # Late ones are left out, and none is early: each lies in a slot of its own.
+    slots = [int(at / 0.05) for at in times]
+    assert len(set(slots)) == len(slots)
+    assert times[-1] < 1.1
+
+
+def test_the_proportional_share_is_read_once_a_second():
+    with gp.Sampler(os.getpid(), interval=0.02, pss=True) as sampler:
+        time.sleep(0.5)
+    known = [row["pss"] for row in sampler.rows() if row["pss"] is not None]
+    assert len(known) == 1
+    assert known[0] > 1 << 20
+
+
+def test_it_ends_with_its_target(within):
+    with gp.Server() as server, gp.Sampler(server, interval=0.01) as sampler:
+        assert within(2, lambda: len(sampler.rows()) > 5)
+        os.kill(server.pid, signal.SIGKILL)
+        assert within(2, server.death)
+        time.sleep(0.1)
+        count = len(sampler.rows())
+        time.sleep(0.1)
+        assert len(sampler.rows()) == count > 5
+
+
+def test_a_stopped_server_is_still_seen_from_outside(within):
+    with gp.Server() as server:
+        os.kill(server.pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        with gp.Sampler(server, interval=0.02) as sampler:
+            assert within(3, lambda: len(sampler.rows()) > 10)
+        assert time.monotonic() - begin < 4
+        assert all(row["running"] is None for row in sampler.rows())
+        os.kill(server.pid, signal.SIGCONT)
+
+
+def test_it_leaves_no_thread():
+    before = threading.active_count()
+    with gp.Sampler(os.getpid(), interval=3600) as sampler:
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+    assert len(sampler.rows()) == 1
+    sampler.stop()
+    assert "stopped" in repr(sampler)
+    with pytest.raises(gp.InvalidRequest, match="once"):
+        sampler.__enter__()
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "named"),
+    [
+        ("127.0.0.1:1", {}, "pid="),
+        (0, {}, "pid"),
+        (None, {}, "target"),
+        (1, {"interval": 0}, "interval"),
+        (1, {"interval": float("nan")}, "interval"),
+    ],
+)
+def test_nonsense_is_refused_by_name(target, arguments, named):
+    with pytest.raises(gp.InvalidRequest, match=named):
+        gp.Sampler(target, **arguments)
