@@ -16,7 +16,34 @@
 #define START_MS 20000
 #define STOP_MS 10000
 
+#define SERVERS_MAX 8
+
 extern char **environ;
+
+/* Those that run: a test that fails (abort) or is given up (SIGTERM) must not leave its servers behind. */
+static volatile pid_t running[SERVERS_MAX];
+
+static void take_along(int number)
+{
+    for (unsigned i = 0; i < SERVERS_MAX; i++)
+        if (running[i] > 0)
+            kill(running[i], SIGKILL);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* Exchange one entry: (0, pid) when it has started, (pid, 0) when it is gone. */
+static void note(pid_t old, pid_t new)
+{
+    signal(SIGABRT, take_along);
+    signal(SIGTERM, take_along);
+    for (unsigned i = 0; i < SERVERS_MAX; i++)
+        if (running[i] == old) {
+            running[i] = new;
+            return;
+        }
+    CHECK(!"room for another server");
+}
 
 static void build_argv(const char **argv, const char *const *arguments)
 {
@@ -62,6 +89,7 @@ void test_server_start(struct test_server *server, const char *const *arguments)
     posix_spawn_file_actions_addclose(&actions, out[0]);
     posix_spawn_file_actions_addclose(&actions, out[1]);
     CHECK(posix_spawn(&server->pid, argv[0], &actions, NULL, (char **)argv, environ) == 0);
+    note(0, server->pid);
     posix_spawn_file_actions_destroy(&actions);
     close(out[1]);
     read_line(out[0], line, sizeof line);
@@ -78,6 +106,7 @@ static void reap(struct test_server *server)
     CHECK(pidfd >= 0 && poll(&ready, 1, STOP_MS) == 1);
     close(pidfd);
     CHECK(waitpid(server->pid, NULL, 0) == server->pid);
+    note(server->pid, 0);
     server->pid = 0;
 }
 
