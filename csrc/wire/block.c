@@ -47,7 +47,7 @@ struct gp_block {
     size_t count;
     enum state state;
     uint32_t table_size;
-    bool resized; /* the peer has yet to be told table_size */
+    bool resized; /* table_size has changed: each opening then says so */
     struct gp_bytes bytes;
 };
 
@@ -263,7 +263,6 @@ const uint8_t *gp_block_next(struct gp_block *block, size_t *size)
         if ((block->state == OPENING ? write_opening(block) : write_settled(block)) != 0)
             return NULL;
         block->state = block->state == OPENING ? SETTLING : AT_REST;
-        block->resized = false;
     }
     *size = gp_bytes_length(&block->bytes);
     return gp_bytes_front(&block->bytes);

@@ -217,7 +217,7 @@ static void remember_block(struct gp_decoder *decoder, const uint8_t *block, siz
     struct known *known = decoder->known[slot];
     size_t needed = size + reading->message_size;
 
-    if (size > KNOWN_BYTES_MAX)
+    if (size == 0 || size > KNOWN_BYTES_MAX)
         return;
     if (!known || known->capacity < needed) {
         known = realloc(known, sizeof *known + needed);

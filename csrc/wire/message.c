@@ -52,9 +52,9 @@ static enum gp_message_fault gzip_feed(struct gzip *gzip, const uint8_t *data, s
 
     stream->next_in = (z_const Bytef *)data;
     stream->avail_in = (uInt)size;
-    do {
-        if (gzip->ended) /* a second member: C core takes only one, too */
-            return stream->avail_in > 0 ? GP_MESSAGE_BAD_GZIP : GP_MESSAGE_FINE;
+    while (stream->avail_in > 0) { /* output that is left waits for the trailer, if for nothing else */
+        if (gzip->ended)
+            return GP_MESSAGE_BAD_GZIP; /* a second member: C core takes only one, too */
         stream->next_out = scratch;
         stream->avail_out = sizeof scratch;
         int result = inflate(stream, Z_NO_FLUSH);
@@ -62,14 +62,13 @@ static enum gp_message_fault gzip_feed(struct gzip *gzip, const uint8_t *data, s
         if (gzip->produced > max_bytes)
             return GP_MESSAGE_TOO_LARGE;
         gzip->ended = result == Z_STREAM_END;
-        if (result != Z_OK && result != Z_STREAM_END &&
-            result != Z_BUF_ERROR) /* Z_BUF_ERROR: wants more input */
+        if (result != Z_OK && result != Z_STREAM_END)
             return GP_MESSAGE_BAD_GZIP;
-    } while (stream->avail_in > 0 || stream->avail_out == 0);
+    }
     return GP_MESSAGE_FINE;
 }
 
-/* A compressed message of no bytes counts as an empty one, as in C core. */
+/* A compressed message of no bytes never sees the inflater and counts as an empty one, as in C core. */
 static enum gp_message_fault begin_body(struct gp_message_scan *scan, uint32_t max_bytes, bool gzip_allowed)
 {
     uint8_t flag = scan->prefix[0];
@@ -79,7 +78,7 @@ static enum gp_message_fault begin_body(struct gp_message_scan *scan, uint32_t m
     scan->left = gp_get_u32(scan->prefix + 1);
     if (scan->left > max_bytes)
         return GP_MESSAGE_TOO_LARGE;
-    if (flag == 0 || scan->left == 0)
+    if (flag == 0)
         return GP_MESSAGE_FINE;
     scan->gzip = gzip_create();
     return scan->gzip ? GP_MESSAGE_FINE : GP_MESSAGE_TOO_LARGE; /* no memory: RESOURCE_EXHAUSTED it is */

@@ -109,6 +109,7 @@ static void test_scan(void)
     CHECK(!LEAVES_TABLE("\xff\x80"));
     CHECK(!LEAVES_TABLE("\xff\x80\x80\x80\x80\x80\x01"));
     CHECK(!LEAVES_TABLE("\xff\xff\xff\xff\xff\x7f"));
+    CHECK(!LEAVES_TABLE("\xff\x80\x80\x80\x80\x80\x00"));
     CHECK(!LEAVES_TABLE("\x0f\xf0\xff\xff\xff\x0f\x7f\xff\xff\xff\xff\x0f"));
 }
 

@@ -145,6 +145,8 @@ static void test_flags_and_limits(void)
     CHECK_FAULT("\x01\xff\xff\xff\xff", LIMIT, true, GP_MESSAGE_TOO_LARGE);
     CHECK_FAULT("\0\0\0\0\x41yyyy", 64, true, GP_MESSAGE_TOO_LARGE);
     check_scan(at_limit, sizeof at_limit, 64, false, (struct outcome){.messages = 1, .between = true});
+    check_scan(at_limit, sizeof at_limit, 63, false,
+               (struct outcome){.fault = GP_MESSAGE_TOO_LARGE, .between = true});
     check_fault(at_limit, sizeof at_limit, 63, false, GP_MESSAGE_TOO_LARGE);
     check_scan((const uint8_t *)"\x01\0\0\0\0", 5, LIMIT, true,
                (struct outcome){.messages = 1, .between = true});
