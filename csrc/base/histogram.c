@@ -74,6 +74,19 @@ void gp_histogram_record(struct gp_histogram *histogram, uint64_t value_ns)
     touch(histogram, slot, slot + 1);
 }
 
+void gp_histogram_record_many(struct gp_histogram *histogram, uint64_t value_ns, uint64_t count)
+{
+    if (count == 0)
+        return;
+    gp_histogram_record(histogram, value_ns);
+    histogram->count += count - 1;
+    histogram->sum_ns += (count - 1) * value_ns;
+    if (value_ns > GP_HISTOGRAM_MAX_NS || !histogram->counts)
+        histogram->overflow += count - 1;
+    else
+        histogram->counts[slot_of(value_ns)] += count - 1;
+}
+
 void gp_histogram_add(struct gp_histogram *into, const struct gp_histogram *from)
 {
     assert(into != from);

@@ -29,6 +29,7 @@ struct gp_histogram_entry {
 void gp_histogram_init(struct gp_histogram *histogram);
 void gp_histogram_fini(struct gp_histogram *histogram);
 void gp_histogram_record(struct gp_histogram *histogram, uint64_t value_ns);
+void gp_histogram_record_many(struct gp_histogram *histogram, uint64_t value_ns, uint64_t count);
 void gp_histogram_add(struct gp_histogram *into, const struct gp_histogram *from);
 void gp_histogram_reset(
     struct gp_histogram *histogram); /* to empty; keeps the memory, clears what was touched */

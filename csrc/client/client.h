@@ -16,6 +16,7 @@
 
 struct gp_error;
 struct gp_client;
+struct gp_message_times;
 
 struct gp_client_arg { /* a channel argument of C core */
     const char *key;
@@ -32,6 +33,10 @@ struct gp_client_opts {
     struct gp_request request;
     const struct gp_client_arg *args;
     size_t arg_count;
+    /* Streams: where to note when messages came (base/message_times.h): `begin` when a call is sent, `came`
+     * with each lot of messages counted in messages_received. Not owned, outlives the client; NULL: nobody
+     * wants it. */
+    struct gp_message_times *times;
     const void
         *owner; /* the clients of one run have the same; NULL: it stands for itself (gp_client_cpu_known) */
 };

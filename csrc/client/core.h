@@ -75,6 +75,7 @@ struct core_client {
     grpc_metadata *metadata;
     size_t metadata_count;
     uint64_t messages_sent, messages_received;
+    struct gp_message_times *times; /* NULL: not wanted */
     struct gp_usage usage;
 };
 

@@ -18,6 +18,7 @@
 #include <grpc/slice_buffer.h>
 
 #include "base/clock.h"
+#include "base/message_times.h"
 
 void core_call_init(struct core_call *call)
 {
@@ -227,6 +228,8 @@ void core_call_start(struct core_client *client, struct core_call *call, const s
 
     open_call(client, call, channel, made_ns > 0 ? made_ns + client->deadline_ns : UINT64_MAX);
     call->sent_ns = made_ns > 0 ? made_ns : gp_clock_now_ns();
+    if (client->times)
+        gp_message_times_begin(client->times, (uint64_t)(call - client->calls), call->sent_ns);
     begin_whole(client, call);
     begin_stream(client, call);
 }
@@ -245,12 +248,14 @@ void core_call_ask(struct core_client *client, struct core_call *call, const str
 /* --- how it goes on ---------------------------------------------------------------------------- */
 
 /* Take what a receive has brought; whether it was a message. */
-static bool take_message(struct core_client *client, struct core_call *call)
+static bool take_message(struct core_client *client, struct core_call *call, uint64_t now_ns)
 {
     if (!call->incoming)
         return false;
     grpc_byte_buffer_destroy(call->incoming);
     call->incoming = NULL;
+    if (client->times)
+        gp_message_times_came(client->times, (uint64_t)(call - client->calls), call->received, 1, now_ns);
     call->received++;
     client->messages_received++;
     return true;
@@ -345,7 +350,7 @@ static void finish(struct core_client *client, struct core_call *call, uint64_t 
     event->done_ns = now_ns;
     event->messages_received = call->received;
     event->class = judge(client, call);
-    event->refused = false;
+    event->held = event->refused = false;
     grpc_call_unref(call->call);
     call->call = NULL;
     client->in_flight--;
@@ -362,7 +367,7 @@ static bool brings_message(const struct core_client *client, enum core_step step
 bool core_call_step(struct core_client *client, struct core_call *call, enum core_step step, bool success,
                     uint64_t now_ns, struct gp_event *event)
 {
-    bool got = brings_message(client, step) && take_message(client, call);
+    bool got = brings_message(client, step) && take_message(client, call, now_ns);
 
     call->batches--;
     if (step == CORE_STEP_WHOLE)

@@ -86,6 +86,7 @@ int core_opts_copy(struct core_client *client, const struct gp_client_opts *opts
     client->deadline_ns = request->deadline_ns;
     client->messages = request->messages;
     client->parked = request->parked;
+    client->times = opts->times;
     client->message = grpc_slice_from_copied_buffer(request->message, request->message_bytes);
     client->target = copy_text(opts->target);
     client->method = copy_text(request->method);

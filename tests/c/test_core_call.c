@@ -1,6 +1,8 @@
 /* The calls of the core transport against a real server: what each kind is, and how calls end. */
 #include "core_fixture.h"
 
+#include "base/message_times.h"
+
 static struct test_server server;
 
 /* --- each kind, by count --------------------------------------------------------------------- */
@@ -75,6 +77,25 @@ static void unbounded_streams_go_on_until_the_end(enum gp_kind kind)
     if (kind == GP_KIND_BIDI)
         CHECK(after.messages_sent == after.messages_received);
     gp_client_destroy(client);
+}
+
+/* Every message that came is in exactly one histogram of those its kind has (the first in two, for bidi). */
+static void messages_are_timed(enum gp_kind kind)
+{
+    struct gp_client_opts opts = opts_of(&server, kind);
+    struct gp_message_times times;
+    struct tally tally;
+
+    CHECK(gp_message_times_init(&times, kind, 64) == 0);
+    times.on = true;
+    opts.times = &times;
+    tally = run_calls(&opts, 64);
+    CHECK(tally.classes[GP_CLASS_OK] == 64);
+    CHECK(times.first.count == 64 && times.first.min_ns > 0 && times.first.max_ns <= tally.longest_ns);
+    CHECK(times.round_trip.count == (kind == GP_KIND_BIDI ? tally.messages_received : 0));
+    CHECK(times.gap.count == (kind == GP_KIND_BIDI ? 0 : tally.messages_received - 64));
+    CHECK(times.gap.sum_ns + times.round_trip.sum_ns <= 64 * tally.longest_ns);
+    gp_message_times_fini(&times);
 }
 
 static void poll_keeps_its_time_while_streams_run(void)
@@ -247,6 +268,9 @@ int main(void)
     free_streams_have_at_least_theirs();
     for (int kind = GP_KIND_SERVER_STREAM; kind <= GP_KIND_BIDI_FREE; kind++)
         unbounded_streams_go_on_until_the_end((enum gp_kind)kind);
+    messages_are_timed(GP_KIND_SERVER_STREAM);
+    messages_are_timed(GP_KIND_BIDI);
+    messages_are_timed(GP_KIND_BIDI_FREE);
     poll_keeps_its_time_while_streams_run();
     a_deadline_expires_in_time();
     a_status_is_the_class();

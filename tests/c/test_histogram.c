@@ -248,6 +248,26 @@ static void export_holds_every_count(void)
     gp_histogram_fini(&rebuilt);
 }
 
+static void recording_many_is_recording_often(void)
+{
+    static const uint64_t values[] = {0, 5, 123456, GP_HISTOGRAM_MAX_NS, GP_HISTOGRAM_MAX_NS + 7};
+    struct gp_histogram often, many;
+
+    gp_histogram_init(&often);
+    gp_histogram_init(&many);
+    for (uint64_t count = 0; count < 5; count++) {
+        gp_histogram_record_many(&many, values[count], count);
+        for (uint64_t n = 0; n < count; n++)
+            gp_histogram_record(&often, values[count]);
+    }
+    CHECK(many.count == 10 && many.count == often.count && many.sum_ns == often.sum_ns);
+    CHECK(many.overflow == 4 && often.overflow == 4 && many.min_ns == 5 && many.max_ns == often.max_ns);
+    CHECK(many.low == often.low && many.high == often.high);
+    CHECK(memcmp(many.counts, often.counts, GP_HISTOGRAM_SLOTS * sizeof *many.counts) == 0);
+    gp_histogram_fini(&often);
+    gp_histogram_fini(&many);
+}
+
 int main(void)
 {
     slots_tile_the_range();
@@ -260,5 +280,6 @@ int main(void)
     reset_keeps_the_memory_and_nothing_else();
     overflow_is_counted_but_in_no_slot();
     export_holds_every_count();
+    recording_many_is_recording_often();
     return 0;
 }
