@@ -1,1 +1,158 @@
-/* stub: to be written */
+/* calls: the table of records, the ring of finished calls, and the rules of the kinds, the same as those of
+ * client/core_call.c. */
+#include "wire/calls.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+
+static int build(struct gp_calls *calls, const struct gp_calls_opts *opts, struct gp_error *err)
+{
+    const struct gp_request *request = opts->request;
+    size_t framed_bytes = 0;
+
+    if (opts->max_in_flight == 0 || opts->max_in_flight >= GP_CALLS_NONE / 2)
+        return gp_error_set(err, GP_ERROR_INVALID, "%u calls in flight are not possible",
+                            opts->max_in_flight);
+    if (request->message_bytes > UINT32_MAX - GP_MESSAGE_PREFIX_BYTES)
+        return gp_error_set(err, GP_ERROR_INVALID, "a message of %zu bytes is more than gRPC can carry",
+                            request->message_bytes);
+    calls->slab = aligned_alloc(sizeof *calls->slab, opts->max_in_flight * sizeof *calls->slab);
+    calls->events = malloc(opts->max_in_flight * sizeof *calls->events);
+    calls->framed = gp_message_frame(request->message, request->message_bytes, opts->gzip, &framed_bytes);
+    if (!calls->slab || !calls->events || !calls->framed || framed_bytes > UINT32_MAX)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for %u calls in flight",
+                            opts->max_in_flight);
+    memset(calls->slab, 0, opts->max_in_flight * sizeof *calls->slab);
+    calls->framed_bytes = (uint32_t)framed_bytes;
+    return 0;
+}
+
+int gp_calls_create(struct gp_calls **created, const struct gp_calls_opts *opts, struct gp_error *err)
+{
+    struct gp_calls *calls = calloc(1, sizeof *calls);
+
+    *created = NULL;
+    if (!calls)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
+    if (build(calls, opts, err) < 0) {
+        gp_calls_destroy(calls);
+        return -1;
+    }
+    calls->capacity = opts->max_in_flight;
+    calls->kind = opts->request->kind;
+    calls->messages = opts->request->messages;
+    calls->parked = opts->request->parked && calls->kind != GP_KIND_UNARY;
+    calls->gzip = opts->gzip;
+    *created = calls;
+    return 0;
+}
+
+void gp_calls_destroy(struct gp_calls *calls)
+{
+    if (!calls)
+        return;
+    free(calls->slab);
+    free(calls->events);
+    free(calls->framed);
+    free(calls);
+}
+
+uint32_t gp_calls_owner(const struct gp_calls *calls, uint64_t id)
+{
+    assert(id < calls->capacity);
+    return calls->slab[id].state == GP_CALL_FREE ? GP_CALLS_NONE : calls->slab[id].owner;
+}
+
+/* --- finished calls ---------------------------------------------------------------------------- */
+
+void gp_calls_finish(struct gp_calls *calls, uint32_t id, enum gp_class class, bool refused, uint64_t now_ns)
+{
+    struct gp_call *call = &calls->slab[id];
+    uint32_t last = calls->first + calls->finished;
+
+    assert(call->state != GP_CALL_FREE && calls->finished < calls->capacity);
+    calls->events[last < calls->capacity ? last : last - calls->capacity] = (struct gp_event){
+        .id = id,
+        .sent_ns = call->sent_ns,
+        .done_ns = now_ns,
+        .messages_received = call->received,
+        .class = class,
+        .refused = refused,
+    };
+    calls->finished++;
+    if (call->scan.gzip)
+        gp_message_scan_fini(&call->scan);
+    call->state = GP_CALL_FREE;
+}
+
+size_t gp_calls_take(struct gp_calls *calls, struct gp_event *events, size_t capacity)
+{
+    uint32_t count = calls->finished < capacity ? calls->finished : (uint32_t)capacity;
+    uint32_t straight = calls->capacity - calls->first;
+
+    if (straight > count)
+        straight = count;
+    memcpy(events, calls->events + calls->first, straight * sizeof *events);
+    memcpy(events + straight, calls->events, (count - straight) * sizeof *events);
+    calls->finished -= count;
+    if (calls->finished == 0)
+        calls->first = 0; /* what is written next is still in the cache */
+    else
+        calls->first = count - straight > 0 ? count - straight : calls->first + count;
+    if (calls->first == calls->capacity)
+        calls->first = 0;
+    return count;
+}
+
+/* --- what the kinds demand --------------------------------------------------------------------- */
+
+bool gp_call_should_close(const struct gp_calls *calls, const struct gp_call *call)
+{
+    if (call->flags & (GP_CALL_HALF_CLOSED | GP_CALL_LEAVING) || calls->parked || call->offset > 0 ||
+        gp_call_has_more(calls, call))
+        return false;
+    return calls->kind == GP_KIND_CLIENT_STREAM || (calls->kind == GP_KIND_BIDI && gp_call_is_even(call));
+}
+
+bool gp_call_has_all(const struct gp_calls *calls, const struct gp_call *call)
+{
+    if (calls->parked || (calls->kind != GP_KIND_SERVER_STREAM && calls->kind != GP_KIND_BIDI_FREE))
+        return false;
+    if (calls->kind == GP_KIND_BIDI_FREE && (call->offset > 0 || gp_call_has_more(calls, call)))
+        return false;
+    return calls->messages > 0 ? call->received >= calls->messages : calls->ending && call->received > 0;
+}
+
+uint32_t gp_call_takes(const struct gp_calls *calls, const struct gp_call *call, uint32_t count)
+{
+    struct gp_call after = *call;
+
+    after.received += count;
+    if (!gp_call_has_all(calls, &after))
+        return count;
+    /* It has all after the first that makes it so; what comes behind that is not looked at any more. */
+    return calls->messages > call->received ? calls->messages - call->received : 1;
+}
+
+enum gp_class gp_call_judge(const struct gp_calls *calls, const struct gp_call *call)
+{
+    bool exact;
+
+    switch (calls->kind) {
+    case GP_KIND_UNARY:
+    case GP_KIND_CLIENT_STREAM:
+        return call->received == 1 ? GP_CLASS_OK : GP_CLASS_UNIMPLEMENTED;
+    case GP_KIND_SERVER_STREAM:
+        return calls->parked || call->received > 0 ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+    case GP_KIND_BIDI:
+        exact = call->received == call->sent && call->sent >= calls->messages;
+        return calls->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+    case GP_KIND_BIDI_FREE:
+        exact = call->received > 0 && call->received >= calls->messages && call->sent >= calls->messages;
+        return calls->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+    }
+    return GP_CLASS_UNKNOWN;
+}

@@ -1,1 +1,222 @@
-/* stub: to be written */
+/* receive: from bytes, cut anywhere, to frames. DATA is passed on as it comes; of other frames a part is kept
+ * until the rest is there. Section numbers are those of RFC 9113. */
+#include "wire/connection_state.h"
+
+#include <string.h>
+
+#define KEPT_BYTES 1024u /* a buffer up to this size is kept */
+#define HTTP_1 "HTTP/1"  /* how the answer of a server begins that knows no HTTP/2 */
+#define HTTP_1_BYTES (sizeof HTTP_1 - 1)
+
+/* --- what may come ----------------------------------------------------------------------------- */
+
+static void refuse_greeting(struct gp_wire *wire, const uint8_t *head)
+{
+    if (memcmp(head, HTTP_1, HTTP_1_BYTES) == 0)
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "the peer speaks HTTP/1, not HTTP/2");
+    else
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "the peer does not begin with SETTINGS: is it HTTP/2?");
+}
+
+/* Frames that have to be kept until they are whole are bounded; the others are passed on or skipped. */
+static bool is_kept(struct gp_frame frame)
+{
+    return frame.type != GP_FRAME_DATA && frame.type <= GP_FRAME_CONTINUATION;
+}
+
+/* What can be told from a frame's head alone. False when the connection is over. */
+static bool check_head(struct gp_wire *wire, struct gp_frame frame, const uint8_t *head)
+{
+    if (wire_unlikely(!wire->greeted) &&
+        (frame.type != GP_FRAME_SETTINGS || frame.flags & GP_FLAG_ACK)) /* 3.4 */
+        refuse_greeting(wire, head);
+    else if (wire_unlikely(frame.length > WIRE_MAX_FRAME)) /* 4.2 */
+        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "a frame of %u bytes, MAX_FRAME_SIZE is %u", frame.length,
+                  WIRE_MAX_FRAME);
+    else if (wire_unlikely(frame.length > WIRE_MAX_BLOCK && is_kept(frame)))
+        wire_fail(wire, GP_H2_ENHANCE_YOUR_CALM, "a frame of type %u and %u bytes is too much", frame.type,
+                  frame.length);
+    else if (wire_unlikely(wire->open_block.stream_id != 0 &&
+                           (frame.type != GP_FRAME_CONTINUATION ||
+                            frame.stream_id != wire->open_block.stream_id))) /* 6.10 */
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "a header block was interrupted by another frame");
+    return !wire->over;
+}
+
+static void on_frame(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+{
+    switch (frame.type) {
+    case GP_FRAME_HEADERS:
+        wire_on_headers(wire, frame, payload);
+        break;
+    case GP_FRAME_WINDOW_UPDATE:
+        wire_on_window_update(wire, frame, payload);
+        break;
+    case GP_FRAME_RST_STREAM:
+        wire_on_reset(wire, frame, payload);
+        break;
+    case GP_FRAME_SETTINGS:
+        wire_on_settings(wire, frame, payload);
+        break;
+    case GP_FRAME_PING:
+        wire_on_ping(wire, frame, payload);
+        break;
+    case GP_FRAME_GOAWAY:
+        wire_on_goaway(wire, frame, payload);
+        break;
+    case GP_FRAME_CONTINUATION:
+        wire_on_continuation(wire, frame, payload);
+        break;
+    case GP_FRAME_PRIORITY:
+        wire_on_priority(wire, frame);
+        break;
+    case GP_FRAME_PUSH_PROMISE: /* 6.6: we have disabled it */
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "PUSH_PROMISE although push is disabled");
+        break;
+    }
+}
+
+/* --- payloads that are passed on --------------------------------------------------------------- */
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* 6.1: the first byte of a padded payload says how much of its end is padding. */
+static void read_pad_length(struct gp_wire *wire, uint8_t length)
+{
+    struct wire_data *data = &wire->data;
+
+    data->pad_length_owed = false;
+    data->padding = length;
+    if (length > data->left)
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "padding longer than its frame");
+    else
+        data->left -= length;
+}
+
+/* The next bytes of the payload that is open; it may be of an unknown type, or its call may have ended in the
+ * meantime. Returns how many it took. */
+static size_t feed_payload(struct gp_wire *wire, const uint8_t *bytes, size_t size)
+{
+    struct wire_data *data = &wire->data;
+    uint32_t id = data->stream_id ? gp_roster_find(&wire->roster, data->stream_id) : GP_CALLS_NONE;
+    size_t taken = 0, part;
+
+    if (data->pad_length_owed && size > 0)
+        read_pad_length(wire, bytes[taken++]);
+    if (wire->over)
+        return taken;
+    part = smaller(size - taken, data->left);
+    if (part > 0 && id != GP_CALLS_NONE)
+        wire_on_data(wire, id, bytes + taken, part);
+    data->left -= (uint32_t)part;
+    taken += part;
+    part = data->left == 0 ? smaller(size - taken, data->padding) : 0;
+    data->padding -= (uint32_t)part;
+    taken += part;
+    data->open = data->left > 0 || data->padding > 0 || data->pad_length_owed;
+    if (!data->open && data->end_stream && id != GP_CALLS_NONE && wire->slab[id].state == GP_CALL_OPEN)
+        wire_on_data_end(wire, id);
+    return taken;
+}
+
+/* A frame whose head has been read and whose payload is passed on. Returns how much of that it took. */
+static size_t open_payload(struct gp_wire *wire, struct gp_frame frame, const uint8_t *bytes, size_t size)
+{
+    uint32_t id = GP_CALLS_NONE;
+    bool padded = frame.type == GP_FRAME_DATA && frame.flags & GP_FLAG_PADDED;
+    bool end_stream = frame.type == GP_FRAME_DATA && frame.flags & GP_FLAG_END_STREAM;
+
+    if (frame.type == GP_FRAME_DATA && !wire_on_data_head(wire, frame, &id))
+        return 0;
+    if (!padded && size >= frame.length) { /* as a rule */
+        if (id == GP_CALLS_NONE)
+            return frame.length;
+        wire_on_data(wire, id, bytes, frame.length);
+        if (end_stream && wire->slab[id].state == GP_CALL_OPEN)
+            wire_on_data_end(wire, id);
+        return frame.length;
+    }
+    wire->data = (struct wire_data){
+        .open = true,
+        .end_stream = end_stream,
+        .pad_length_owed = padded,
+        .stream_id = id == GP_CALLS_NONE ? 0 : frame.stream_id,
+        .left = frame.length - padded,
+    };
+    return feed_payload(wire, bytes, size);
+}
+
+/* --- frames that lie in one piece, and others --------------------------------------------------- */
+
+/* Read frames as long as they are whole, or are passed on. Returns how many bytes were taken. */
+static size_t read_frames(struct gp_wire *wire, const uint8_t *data, size_t size)
+{
+    const uint8_t *at = data, *end = data + size;
+
+    while (!wire->over && (size_t)(end - at) >= GP_FRAME_HEADER_BYTES) {
+        struct gp_frame frame = gp_frame_read(at);
+        const uint8_t *payload = at + GP_FRAME_HEADER_BYTES;
+        if (!check_head(wire, frame, at))
+            break;
+        if (!is_kept(frame)) {
+            at = payload + open_payload(wire, frame, payload, (size_t)(end - payload));
+            continue;
+        }
+        if ((size_t)(end - payload) < frame.length)
+            break;
+        on_frame(wire, frame, payload);
+        at = payload + frame.length;
+    }
+    return (size_t)(at - data);
+}
+
+static bool keep(struct gp_wire *wire, const uint8_t *data, size_t size)
+{
+    if (gp_bytes_append(&wire->partial, data, size) == 0)
+        return true;
+    wire_out_of_memory(wire);
+    return false;
+}
+
+/* Go on with the frame of which a part is kept. Returns how many of the new bytes it took. */
+static size_t complete_partial(struct gp_wire *wire, const uint8_t *data, size_t size)
+{
+    size_t kept = gp_bytes_length(&wire->partial), taken = 0;
+    size_t wanted = GP_FRAME_HEADER_BYTES;
+
+    if (kept >= wanted)
+        wanted += gp_frame_read(gp_bytes_front(&wire->partial)).length;
+    taken = wanted - kept < size ? wanted - kept : size;
+    if (!keep(wire, data, taken))
+        return taken;
+    kept += taken;
+    gp_bytes_take(&wire->partial, read_frames(wire, gp_bytes_front(&wire->partial), kept));
+    if (gp_bytes_length(&wire->partial) == 0 && wire->partial.capacity > KEPT_BYTES)
+        gp_bytes_fini(&wire->partial);
+    return taken;
+}
+
+int gp_wire_receive(struct gp_wire *wire, const uint8_t *data, size_t size, uint64_t now_ns)
+{
+    size_t taken;
+
+    wire->now_ns = now_ns;
+    wire->bytes_received += size;
+    while (size > 0 && !wire->over) {
+        if (wire->data.open)
+            taken = feed_payload(wire, data, size);
+        else if (gp_bytes_length(&wire->partial) > 0)
+            taken = complete_partial(wire, data, size);
+        else
+            taken = read_frames(wire, data, size);
+        if (taken == 0 && !wire->over && keep(wire, data, size))
+            taken = size;
+        data += taken;
+        size -= taken;
+    }
+    wire_settle(wire);
+    return wire->over ? -1 : 0;
+}
