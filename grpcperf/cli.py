@@ -8,6 +8,7 @@ people goes to stderr.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import sys
@@ -24,6 +25,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     from grpcperf.descriptors import raise_soft_limit
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # "µs" on a terminal that has no µ
     options = parser(_COMMANDS).parse_args(argv)
     raise_soft_limit()
     try:
@@ -157,7 +161,8 @@ def _hold(options: argparse.Namespace) -> int:
     if report.interrupted:
         return _tell("interrupted", INTERRUPTED)
     if report.running + report.queued == 0:
-        return _tell(f"no call could be held; they ended as {report.ended}", FAILED)
+        ended = ", ".join(f"{name} {count:,}" for name, count in report.ended.items())
+        return _tell(f"no call could be held; they ended as {ended or 'nothing'}", FAILED)
     if report.running + report.queued < report.calls:
         _tell(f"warning: {report.running + report.queued:,} of {report.calls:,} calls could be held", OK)
     return OK

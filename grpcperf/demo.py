@@ -80,9 +80,10 @@ def run(html: str, out: TextIO | None) -> dict[str, Any]:
     before anything is measured when the page could not be made.
     """
     from grpcperf.demo_page import page
-    from grpcperf.report import require_extras, write
+    from grpcperf.report import require_extras, require_writable, write
 
     require_extras()
+    require_writable(Path(html))
     measured = Measured()
     try:
         _measure_calls(measured, out)

@@ -235,12 +235,9 @@ def _network() -> Iterator[Check]:
 
 
 def _package_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
+    from grpcperf import __version__
 
-    try:
-        return version("grpcperf")
-    except PackageNotFoundError:
-        return "not installed"
+    return __version__
 
 
 def _read(path: str) -> str | None:

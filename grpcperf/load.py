@@ -20,7 +20,7 @@ from grpcperf.targets.target import Measurable, as_target
 
 PROBE_S = 5.0
 CONNECT_S = 10.0
-STEP_S = 0.05  # between two looks at a run that somebody waits for
+STEP_S = 0.1  # between two looks at a run that somebody waits for; its end is noticed at once
 INTERRUPT_S = 1.0  # what is waited for a run to end after Ctrl-C
 
 
@@ -125,9 +125,6 @@ class LoadRun:
         return Interrupted("interrupted: the result holds what was measured until then", self._result)
 
     def _collect(self, *, interrupted: bool) -> Result:
-        from grpcperf import environment  # late: importing the package should cost little
-        from grpcperf.diagnose import diagnose
-
         try:
             with translated():
                 raw = self._engine_run().result()
@@ -135,22 +132,16 @@ class LoadRun:
             if not interrupted:
                 raise
             raw = dict(_NOTHING)  # it had not begun to measure
-        death = self.target.death() if raw["server_died"] else None
-        findings = diagnose(
+        death = None
+        if raw["server_died"]:
+            death = "it was closed during the run" if self.target.closed else self.target.death()
+        return _result(
             self.spec,
             raw,
+            self._peer.settings,
             interrupted=interrupted,
             death=death,
-            settings=self._peer.settings,
-            client_cpus=os.sched_getaffinity(0),
             server_cpus=_cpus_of(self.target.pid),
-        )
-        return Result.from_engine(
-            self.spec,
-            raw,
-            findings=findings,
-            settings=self._peer.settings,
-            environment=environment.summary(),
         )
 
     def _engine_run(self) -> _engine.Run:
@@ -171,6 +162,20 @@ class LoadRun:
     def __repr__(self) -> str:
         state = "closed" if self._run is None else self.snapshot().phase
         return f"<LoadRun of {self.spec.kind} on {self.target!r}: {state}>"
+
+
+def _result(spec: Load, raw: dict[str, Any], settings: Mapping[str, int | None], **known: Any) -> Result:
+    """The Result of the engine's record, with what `known` (arguments of diagnose) has to say about it."""
+    from grpcperf import environment  # late: importing the package should cost little
+    from grpcperf.diagnose import diagnose
+
+    return Result.from_engine(
+        spec,
+        raw,
+        findings=diagnose(spec, raw, settings=settings, client_cpus=os.sched_getaffinity(0), **known),
+        settings=settings,
+        environment=environment.summary(),
+    )
 
 
 def _cpus_of(pid: int | None) -> set[int] | None:
@@ -237,7 +242,8 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
     try:
         return LoadRun(target, spec, probe(target))
     except KeyboardInterrupt:
-        raise Interrupted("interrupted before anything was measured") from None
+        result = _result(spec, dict(_NOTHING), {}, interrupted=True)
+        raise Interrupted("interrupted before anything was measured", result) from None
 
 
 def probe(target: Measurable) -> Peer:

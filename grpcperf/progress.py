@@ -39,7 +39,7 @@ class Progress:
         if not self._wanted or now.phase == "connect":
             return
         if self._bar is None:
-            self._bar = self._make()
+            self._bar = self._make(now.phase)
         done = now.elapsed_s if self._by_time else float(now.calls)
         self._bar.n = min(done, self._bar.total)
         self._bar.set_description_str(f"{now.phase:<8}", refresh=False)
@@ -61,14 +61,19 @@ class Progress:
     ) -> None:
         self.close()
 
-    def _make(self) -> Any:
+    def _make(self, phase: str) -> Any:
         from tqdm import tqdm
 
         total = self._spec.duration if self._by_time else self._spec.calls
         unit = "s" if self._by_time else "call"
-        form = "{desc} {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} s  {postfix}"
+        form = "{desc} {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} s{postfix}"
         if not self._by_time:
-            form = "{desc} {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} calls  {postfix}"
-        # leave=False: the result that follows says it all. No monitor thread: it would live on after the run.
-        tqdm.monitor_interval = 0
-        return tqdm(total=float(total or 0), unit=unit, file=sys.stderr, bar_format=form, leave=False)
+            form = "{desc} {percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f} calls{postfix}"
+
+        class Bar(tqdm):  # type: ignore[misc]
+            monitor_interval = 0  # its monitor is a thread that would live on after the run
+
+        # leave=False: the result that follows says it all.
+        return Bar(
+            total=float(total or 0), unit=unit, file=sys.stderr, desc=phase, bar_format=form, leave=False
+        )

@@ -35,6 +35,8 @@ class Namespace:
         self._owners = owners
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
         value = getattr(self._package, name)
         return self._closing(value) if name in _TARGETS else value
 

@@ -69,20 +69,29 @@ def render(page: Page) -> str:
     return environment.from_string(source).render(page=page)
 
 
+def require_writable(path: Path) -> None:
+    """Raise EngineError when no page can be written there, for who asks before measuring for a minute."""
+    folder = path.absolute().parent
+    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise EngineError(f"{path} cannot be written: choose another place for the page")
+
+
 def write(page: Page, path: Path) -> Path:
     """Write the page, whole or not at all; returns its absolute path. Raises EngineError when it cannot be
     written."""
     text = render(page)
     path = path.absolute()
-    temporary = ""
+    temporary: Path | None = None
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            temporary = file.name
+            temporary = Path(file.name)
             file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        temporary.chmod(0o644)
+        temporary.replace(path)
+        temporary = None
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         raise EngineError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
     return path

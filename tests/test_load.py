@@ -261,6 +261,15 @@ def test_a_run_nobody_waits_for_leaves_no_thread(server, within, how):
     assert within(2, lambda: threads_of_this_process() <= before + 1)
 
 
+def test_a_server_that_is_closed_ends_the_run(within):
+    with gp.Server() as server:
+        run = gp.start(server, concurrency=2, duration=60, warmup=0)
+        assert within(2, lambda: run.snapshot().calls > 10)
+    result = run.result()
+    assert result.findings[0].code == "server_died"
+    assert "closed" in result.findings[0].message
+
+
 def test_a_run_keeps_its_target_alive(within):
     run = gp.start(gp.Server(), concurrency=2, duration=0.3, warmup=0)
     result = run.result()
@@ -303,8 +312,7 @@ HALF = Snapshot("measure", 5.0, 1000, 998)
 def test_a_person_sees_how_far_a_long_run_is(monkeypatch):
     text = shown(monkeypatch, gp.Load(duration=10), [Snapshot("warmup", 0, 0, 0), HALF])
     assert "50%" in text
-    assert "200 calls/s" in text
-    assert "2 failed" in text
+    assert "5.0/10.0 s, 200 calls/s, 2 failed" in text
 
 
 def test_progress_of_a_run_by_calls(monkeypatch):

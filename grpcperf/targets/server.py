@@ -43,6 +43,7 @@ class Server(Measurable):
     """
 
     has_counters = True
+    _child: _engine.Child | None = None
 
     def __init__(
         self,
@@ -60,8 +61,6 @@ class Server(Measurable):
         env: Mapping[str, str] | None = None,
         port: int = 0,
     ) -> None:
-        self._child: _engine.Child | None = None
-        self.closed = False
         self._owner = os.getpid()
         _refuse_unbuilt(
             limits=list(limits),

@@ -93,6 +93,8 @@ class Target(Measurable):
     what the address implies. Raises InvalidRequest. Nothing is connected before a measurement.
     """
 
+    _pidfd = -1
+
     def __init__(
         self,
         address: str,
@@ -102,7 +104,6 @@ class Target(Measurable):
         pid: int | None = None,
         expvar: Any = None,
     ) -> None:
-        self._pidfd = -1
         for name, value in (("tls", tls), ("expvar", expvar)):
             if value is not None:
                 raise InvalidRequest(f"{name}={value!r} is not built yet; leave it out")
