@@ -46,6 +46,7 @@ int gp_calls_create(struct gp_calls **created, const struct gp_calls_opts *opts,
     calls->messages = opts->request->messages;
     calls->parked = opts->request->parked && calls->kind != GP_KIND_UNARY;
     calls->gzip = opts->gzip;
+    calls->times = opts->times;
     *created = calls;
     return 0;
 }

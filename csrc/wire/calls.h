@@ -52,7 +52,8 @@ struct gp_calls {
     bool parked;
     bool ending; /* streams without a bound are to end */
     bool gzip;
-    uint8_t *framed; /* the message as it is sent */
+    struct gp_message_times *times; /* NULL: nobody wants them */
+    uint8_t *framed;                /* the message as it is sent */
     uint32_t framed_bytes;
     struct gp_event *events; /* a ring of finished calls, with room for every id */
     uint32_t first, finished;

@@ -20,6 +20,7 @@
 #include "wire/frame.h"
 
 struct gp_error;
+struct gp_message_times;
 struct gp_calls;
 struct gp_wire;
 
@@ -27,7 +28,8 @@ struct gp_wire;
 struct gp_calls_opts {
     uint32_t max_in_flight; /* ids are below this */
     const struct gp_request *request;
-    bool gzip; /* send messages compressed */
+    bool gzip;                      /* send messages compressed */
+    struct gp_message_times *times; /* where to note when messages come; NULL as a rule */
 };
 
 int gp_calls_create(struct gp_calls **calls, const struct gp_calls_opts *opts, struct gp_error *err);

@@ -2,6 +2,7 @@
  * it: gRPC over HTTP/2, and RFC 9113, whose section numbers these are. */
 #include "wire/connection_state.h"
 
+#include "base/message_times.h"
 #include "wire/status.h"
 
 #define CONTINUATIONS_MOST 64u /* of one block: empty ones cost the peer nothing */
@@ -291,6 +292,8 @@ static void on_messages(struct gp_wire *wire, uint32_t id, uint32_t count)
 
     if (calls->kind == GP_KIND_SERVER_STREAM || calls->kind == GP_KIND_BIDI_FREE)
         count = gp_call_takes(calls, call, count);
+    if (calls->times)
+        gp_message_times_came(calls->times, id, call->received, count, wire->now_ns);
     call->received += count;
     wire->messages_received += count;
     switch (calls->kind) {

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/message_times.h"
+
 #define OUTPUT_MOST (256u << 10) /* framed ahead of what the socket has taken */
 #define COPY_BLOCK 64u           /* copying a little more than needed, of constant size, is cheaper */
 
@@ -217,6 +219,8 @@ void wire_start_call(struct gp_wire *wire, uint32_t id)
     }
     wire->next_stream += 2;
     wire->in_flight++;
+    if (wire->calls->times)
+        gp_message_times_begin(wire->calls->times, id, wire->now_ns);
     if (wire_unlikely(wire->next_stream > GP_FRAME_MAX_ID))
         wire_update_limit(wire);
     if (wire->start.ready && wire->send_window >= framed_bytes &&
