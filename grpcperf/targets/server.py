@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import html
 import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpcperf import _engine, units
 from grpcperf.engine import translated
@@ -18,6 +16,9 @@ from grpcperf.memstats import MemStats
 from grpcperf.spec import check_channel_args, check_cpus, refuse_unknown
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.target import Counters, Measurable, process_sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 READY_S = 10.0
 ANSWER_S = 10.0  # settling takes up to 2 s, and 10,000 stacks are looked at page by page
@@ -183,6 +184,8 @@ class Server(Measurable):
         return f"<Server {self.model} at {self.address} pid {self.pid}{self._remark()}>"
 
     def _repr_html_(self) -> str:
+        import html
+
         cells = {
             "server": f"native{self._remark()}",
             "model": str(self.model),
@@ -216,6 +219,7 @@ def server_executable() -> Path:
     Raises FileNotFoundError when the package was built without it.
     """
     from importlib.resources import files
+    from pathlib import Path
 
     path = files("grpcperf").joinpath("_bin").joinpath("grpcperf-server")
     if not path.is_file():
