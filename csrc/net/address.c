@@ -183,3 +183,10 @@ void gp_address_spell(const struct sockaddr *address, char *text, size_t size)
         snprintf(text, size, "ipv4:%s:%u", host, ntohs(in->sin_port));
     }
 }
+
+void gp_address_host(const char *authority, char *host, size_t size)
+{
+    size_t length = authority[0] == '[' ? strcspn(++authority, "]") : strcspn(authority, ":");
+
+    snprintf(host, size, "%.*s", (int)(length < size ? length : size - 1), authority);
+}

@@ -22,4 +22,7 @@ int gp_address_parse(const char *text, struct gp_address *address, struct gp_err
 /* "ipv4:127.0.0.1:50051", "ipv6:[::1]:50051", "unix:/path", percent-encoded as the URIs they are. */
 void gp_address_spell(const struct sockaddr *address, char *text, size_t size);
 
+/* The host of an authority: "name:80" gives "name", "[::1]:80" gives "::1", "name" itself. Cut to fit. */
+void gp_address_host(const char *authority, char *host, size_t size);
+
 #endif
