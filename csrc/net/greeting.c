@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/error.h"
 #include "net/probe.h"
 
 #define FRAME_HEADER 9u
@@ -185,4 +186,33 @@ void gp_greeting_read(const uint8_t *data, size_t size, struct gp_greeting *gree
         read_text(data, size, line, greeting);
     else
         show_bytes(data, size, greeting);
+}
+
+int gp_greeting_verdict(const struct gp_greeting *greeting, const char *name, struct gp_error *err)
+{
+    const char *words = greeting->words;
+
+    switch (greeting->kind) {
+    case GP_GREETING_HTTP2:
+        return 0;
+    case GP_GREETING_GOAWAY:
+        return gp_error_set(err, GP_ERROR_CONNECT,
+                            "%s answers HTTP/2 but turns the connection away (GOAWAY, error %s)", name,
+                            words);
+    case GP_GREETING_HTTP1:
+        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers HTTP/1 (%s), not gRPC", name, words);
+    case GP_GREETING_HTTPS:
+        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers TLS; plaintext was asked for (it says: %s)",
+                            name, words);
+    case GP_GREETING_TLS:
+        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers TLS; plaintext was asked for", name);
+    case GP_GREETING_TEXT:
+        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers \"%s\", not gRPC", name, words);
+    case GP_GREETING_BINARY:
+        return gp_error_set(err, GP_ERROR_CONNECT,
+                            "%s answers the bytes %s, which do not begin HTTP/2: not gRPC", name, words);
+    case GP_GREETING_UNFINISHED:
+        break;
+    }
+    return gp_error_set(err, GP_ERROR_CONNECT, "%s is not gRPC", name);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct gp_error;
 struct gp_probe;
 
 /* A frame header and the largest payload a peer may send before anything is agreed (RFC 9113, 4.2). */
@@ -30,5 +31,8 @@ struct gp_greeting {
 /* Judge the `size` bytes received so far. The five settings of `probe` are filled when it is
  * GP_GREETING_HTTP2. */
 void gp_greeting_read(const uint8_t *data, size_t size, struct gp_greeting *greeting, struct gp_probe *probe);
+
+/* 0 for GP_GREETING_HTTP2; else GP_ERROR_CONNECT with what `name` is instead. */
+int gp_greeting_verdict(const struct gp_greeting *greeting, const char *name, struct gp_error *err);
 
 #endif

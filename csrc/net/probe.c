@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,6 +17,8 @@
 #include "base/wait.h"
 #include "net/address.h"
 #include "net/greeting.h"
+#include "net/stream.h"
+#include "net/tls.h"
 
 #define SLICE_NS (20 * GP_NS_PER_MS)
 #define WORDS_NS                                                                                             \
@@ -29,10 +30,11 @@
 struct look {
     const char *name; /* the address as it was written */
     const struct gp_wait *wait;
-    uint64_t deadline_ns; /* of the whole probe, then of one address */
-    uint64_t ask_ns;      /* when the caller is asked next whether to go on */
-    uint64_t connected_ns;
+    uint64_t deadline_ns;              /* of the whole probe, then of one address */
+    uint64_t ask_ns;                   /* when the caller is asked next whether to go on */
+    uint64_t connected_ns, greeted_ns; /* the connection is there; TLS is */
     bool connected;
+    struct gp_tls *tls; /* NULL: plaintext */
     struct gp_error err;
 };
 
@@ -85,34 +87,22 @@ static int cannot_connect(struct look *look, int os_errno)
 {
     char buffer[128];
 
-    cannot(look, os_errno == ECONNREFUSED ? "connection refused (nothing listens there)"
-                 : os_errno == ETIMEDOUT  ? "timed out connecting"
-                                          : strerror_r(os_errno, buffer, sizeof buffer));
+    cannot(look, gp_socket_cause(os_errno, buffer, sizeof buffer));
     look->err.os_errno = os_errno;
     return -1;
 }
 
-/* A port of the range the kernel gives to clients can be connected to itself when nothing listens there. */
-static bool is_own_echo(int fd)
-{
-    struct sockaddr_storage own = {0}, peer = {0};
-    socklen_t own_size = sizeof own, peer_size = sizeof peer;
-
-    return getsockname(fd, (struct sockaddr *)&own, &own_size) == 0 &&
-           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 && own.ss_family != AF_UNIX &&
-           own_size == peer_size && memcmp(&own, &peer, own_size) == 0;
-}
-
-/* A full listen queue: TCP waits by itself, a Unix socket says EAGAIN and is asked again. */
-static int begin_connect(struct look *look, int fd, const struct addrinfo *to)
+/* A full listen queue: TCP waits by itself, a Unix socket says so and is asked again. */
+static int begin_connect(struct look *look, const struct gp_endpoint *to, int *fd)
 {
     uint64_t start_ns = gp_clock_now_ns();
 
-    while (connect(fd, to->ai_addr, to->ai_addrlen) != 0) {
-        if (errno == EINPROGRESS || errno == EINTR)
-            return 0;
-        if (errno != EAGAIN || to->ai_family != AF_UNIX)
+    for (;;) {
+        enum gp_io io = gp_socket_connect(to, NULL, fd);
+        if (io == GP_IO_ERROR)
             return cannot_connect(look, errno);
+        if (*fd >= 0)
+            return 0;
         uint64_t again_ns = after(gp_clock_now_ns(), SLICE_NS / 4);
         if (again_ns > look->deadline_ns)
             return gp_error_set(&look->err, GP_ERROR_CONNECT,
@@ -121,14 +111,10 @@ static int begin_connect(struct look *look, int fd, const struct addrinfo *to)
         if (wait_for(look, -1, 0, again_ns) == STOPPED)
             return -1;
     }
-    return 0;
 }
 
 static int finish_connect(struct look *look, int fd, uint64_t start_ns)
 {
-    int failure = 0;
-    socklen_t size = sizeof failure;
-
     switch (wait_for(look, fd, POLLOUT, look->deadline_ns)) {
     case STOPPED:
         return -1;
@@ -139,24 +125,49 @@ static int finish_connect(struct look *look, int fd, uint64_t start_ns)
     case READY:
         break;
     }
-    getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &size);
-    if (failure)
-        return cannot_connect(look, failure);
-    if (is_own_echo(fd))
-        return cannot_connect(look, ECONNREFUSED);
+    if (gp_socket_finish(fd) == GP_IO_ERROR)
+        return cannot_connect(look, errno);
     look->connected = true;
     look->connected_ns = gp_clock_now_ns();
     return 0;
 }
 
+static int no_tls(struct look *look, const char *cause)
+{
+    return gp_error_set(&look->err, GP_ERROR_CONNECT, "no TLS with %s: %s", look->name, cause);
+}
+
+static int greet(struct look *look, struct gp_stream *stream)
+{
+    struct gp_error err;
+    enum gp_io io;
+
+    while ((io = gp_stream_handshake(stream, &err)) == GP_IO_AGAIN) {
+        short events = gp_stream_blocked(stream) ? POLLOUT : POLLIN;
+
+        switch (wait_for(look, stream->fd, events, look->deadline_ns)) {
+        case STOPPED:
+            return -1;
+        case LATE:
+            return no_tls(look, "it accepted the connection and said nothing in time");
+        case READY:
+            break;
+        }
+    }
+    look->greeted_ns = gp_clock_now_ns();
+    return io == GP_IO_OK ? 0 : no_tls(look, err.message);
+}
+
 /* The connection preface (RFC 9113, 3.4): the magic and an empty SETTINGS. Fits any fresh socket's buffer. A
  * failure is no verdict: what the peer said before it closed can still be read. */
-static void say_hello(int fd)
+static void say_hello(struct gp_stream *stream)
 {
     static const char hello[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+    const struct iovec piece = {(void *)hello, sizeof hello};
+    size_t written;
 
     _Static_assert(sizeof hello == 24 + 9, "the final zero is part of it");
-    send(fd, hello, sizeof hello, MSG_NOSIGNAL);
+    gp_stream_write(stream, &piece, 1, &written, NULL);
 }
 
 static int silent(struct look *look, size_t size, bool ended)
@@ -166,8 +177,9 @@ static int silent(struct look *look, size_t size, bool ended)
     if (size == 0 && ended)
         return gp_error_set(
             &look->err, GP_ERROR_CONNECT,
-            "%s closed the connection without a word (a TLS server or a proxy?); plaintext gRPC was "
-            "expected",
+            look->tls ? "%s agreed on TLS and closed the connection without a word"
+                      : "%s closed the connection without a word (a TLS server or a proxy?); plaintext gRPC "
+                        "was expected",
             name);
     if (size == 0)
         return gp_error_set(
@@ -179,61 +191,35 @@ static int silent(struct look *look, size_t size, bool ended)
                         ended ? "closed the connection" : "fell silent", size);
 }
 
-static int verdict(struct look *look, const struct gp_greeting *greeting, size_t size, bool ended)
-{
-    const char *name = look->name, *words = greeting->words;
-    struct gp_error *err = &look->err;
-
-    switch (greeting->kind) {
-    case GP_GREETING_HTTP2:
-        return 0;
-    case GP_GREETING_UNFINISHED:
-        return silent(look, size, ended);
-    case GP_GREETING_GOAWAY:
-        return gp_error_set(err, GP_ERROR_CONNECT,
-                            "%s answers HTTP/2 but turns the connection away (GOAWAY, error %s)", name,
-                            words);
-    case GP_GREETING_HTTP1:
-        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers HTTP/1 (%s), not gRPC", name, words);
-    case GP_GREETING_HTTPS:
-        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers TLS; plaintext was asked for (it says: %s)",
-                            name, words);
-    case GP_GREETING_TLS:
-        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers TLS; plaintext was asked for", name);
-    case GP_GREETING_TEXT:
-        return gp_error_set(err, GP_ERROR_CONNECT, "%s answers \"%s\", not gRPC", name, words);
-    case GP_GREETING_BINARY:
-        return gp_error_set(err, GP_ERROR_CONNECT,
-                            "%s answers the bytes %s, which do not begin HTTP/2: not gRPC", name, words);
-    }
-    return gp_error_set(err, GP_ERROR_CONNECT, "%s is not gRPC", name);
-}
-
 static bool is_words(enum gp_greeting_kind kind)
 {
     return kind == GP_GREETING_HTTP1 || kind == GP_GREETING_TEXT;
 }
 
-/* Read until the greeting is understood, the peer is through, or time is up; then judge. */
-static int hear(struct look *look, int fd, struct gp_probe *probe)
+/* Read until the greeting is understood, the peer is through, or time is up; then judge. A reset ends it like
+ * any other end: what came before it counts. */
+static int hear(struct look *look, struct gp_stream *stream, struct gp_probe *probe)
 {
     uint8_t data[GP_GREETING_MOST];
     struct gp_greeting greeting = {.kind = GP_GREETING_UNFINISHED};
+    struct gp_error err;
     uint64_t until_ns = look->deadline_ns;
-    size_t size = 0;
+    size_t size = 0, got;
     bool ended = false;
 
     while (!ended && size < sizeof data) {
-        enum ready ready = wait_for(look, fd, POLLIN, until_ns);
+        enum ready ready = wait_for(look, stream->fd, POLLIN, until_ns);
         if (ready == STOPPED)
             return -1;
         if (ready == LATE)
             break;
-        ssize_t got = recv(fd, data + size, sizeof data - size, 0);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        enum gp_io io = gp_stream_read(stream, data + size, sizeof data - size, &got, &err);
+        if (io == GP_IO_AGAIN && got == 0)
             continue;
-        ended = got <= 0; /* a reset too: what came before it counts */
-        size += got > 0 ? (size_t)got : 0;
+        if (io == GP_IO_ERROR && look->tls && size == 0)
+            return no_tls(look, err.message);
+        ended = io == GP_IO_CLOSED || io == GP_IO_ERROR;
+        size += got;
         enum gp_greeting_kind before = greeting.kind;
         gp_greeting_read(data, size, &greeting, probe);
         if (greeting.kind != GP_GREETING_UNFINISHED && !is_words(greeting.kind))
@@ -242,53 +228,64 @@ static int hear(struct look *look, int fd, struct gp_probe *probe)
         if (is_words(greeting.kind) && before == GP_GREETING_UNFINISHED && words_ns < until_ns)
             until_ns = words_ns;
     }
-    return verdict(look, &greeting, size, ended);
+    if (greeting.kind == GP_GREETING_UNFINISHED)
+        return silent(look, size, ended);
+    return gp_greeting_verdict(&greeting, look->name, &look->err);
 }
 
 /* Acknowledge, take leave, and let the peer close first if it does so soon. */
-static int say_goodbye(struct look *look, int fd)
+static int say_goodbye(struct look *look, struct gp_stream *stream)
 {
     static const char goodbye[] = "\0\0\0\4\1\0\0\0\0"                 /* SETTINGS, ACK */
                                   "\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0"; /* GOAWAY, last stream 0, NO_ERROR */
     _Static_assert(sizeof goodbye == 9 + 17, "the final zero is part of it");
+    const struct iovec piece = {(void *)goodbye, sizeof goodbye};
     uint64_t until_ns = after(gp_clock_now_ns(), FAREWELL_NS);
     char rest[4096];
+    size_t written;
     enum ready ready;
 
-    send(fd, goodbye, sizeof goodbye, MSG_NOSIGNAL);
-    shutdown(fd, SHUT_WR);
+    gp_stream_write(stream, &piece, 1, &written, NULL);
+    shutdown(stream->fd, SHUT_WR);
     if (until_ns > look->deadline_ns)
         until_ns = look->deadline_ns;
     do {
-        ready = wait_for(look, fd, POLLIN, until_ns);
+        ready = wait_for(look, stream->fd, POLLIN, until_ns);
         if (ready == STOPPED)
             return -1;
-    } while (ready == READY && recv(fd, rest, sizeof rest, 0) > 0);
+    } while (ready == READY && recv(stream->fd, rest, sizeof rest, 0) > 0);
     return 0;
 }
 
-static int visit(struct look *look, const struct addrinfo *to, struct gp_probe *probe)
+static int visit(struct look *look, const struct gp_endpoint *to, struct gp_probe *probe)
 {
     uint64_t start_ns = gp_clock_now_ns();
-    int fd = socket(to->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int status = -1;
+    struct gp_stream stream;
+    int fd;
 
     look->connected = false;
-    if (fd < 0 && errno == EAFNOSUPPORT)
-        return cannot_connect(look, errno);
-    if (fd < 0)
-        return gp_error_errno(&look->err, "cannot reach %s: socket", look->name);
-    if (begin_connect(look, fd, to) || finish_connect(look, fd, start_ns))
-        goto out;
-    say_hello(fd);
-    if (hear(look, fd, probe) || say_goodbye(look, fd))
-        goto out;
+    if (begin_connect(look, to, &fd) != 0)
+        return -1;
+    if (finish_connect(look, fd, start_ns) != 0) {
+        close(fd);
+        return -1;
+    }
+    if (gp_stream_init(&stream, fd, look->tls, &look->err) != 0)
+        return -1;
+    int status = greet(look, &stream);
+    if (status == 0) {
+        say_hello(&stream);
+        status = hear(look, &stream, probe);
+    }
+    if (status == 0)
+        status = say_goodbye(look, &stream);
+    gp_stream_close(&stream);
+    if (status != 0)
+        return -1;
     probe->connect_ns = look->connected_ns - start_ns;
-    gp_address_spell(to->ai_addr, probe->resolved, sizeof probe->resolved);
-    status = 0;
-out:
-    close(fd);
-    return status;
+    probe->handshake_ns = look->tls ? look->greeted_ns - look->connected_ns : 0;
+    gp_address_spell((const struct sockaddr *)&to->address, probe->resolved, sizeof probe->resolved);
+    return 0;
 }
 
 /* Each address in turn, as gRPC does, with an even share of the time that is left. When none will do, an
@@ -305,7 +302,9 @@ static int visit_all(struct look *look, const struct addrinfo *list, struct gp_p
     for (const struct addrinfo *to = list; to; to = to->ai_next, left--) {
         uint64_t now_ns = gp_clock_now_ns();
         look->deadline_ns = now_ns >= deadline_ns ? now_ns : now_ns + (deadline_ns - now_ns) / left;
-        if (visit(look, to, probe) == 0)
+        struct gp_endpoint endpoint = {.size = to->ai_addrlen};
+        memcpy(&endpoint.address, to->ai_addr, to->ai_addrlen);
+        if (visit(look, &endpoint, probe) == 0)
             return 0;
         if (look->err.code == GP_ERROR_STOPPED)
             return -1;
@@ -348,7 +347,8 @@ static int visit_named(struct look *look, const struct gp_address *address, stru
     return status;
 }
 
-int gp_probe(const char *address, const struct gp_wait *wait, struct gp_probe *probe, struct gp_error *err)
+int gp_probe(const char *address, const struct gp_tls_opts *tls, const struct gp_wait *wait,
+             struct gp_probe *probe, struct gp_error *err)
 {
     uint64_t now_ns = gp_clock_now_ns();
     struct look look = {
@@ -361,9 +361,12 @@ int gp_probe(const char *address, const struct gp_wait *wait, struct gp_probe *p
 
     if (gp_address_parse(address, &parsed, err))
         return -1;
+    if (tls && gp_tls_create(&look.tls, tls, parsed.authority, err))
+        return -1;
     *probe = (struct gp_probe){0};
     strcpy(probe->authority, parsed.authority);
     int status = parsed.is_unix ? visit_unix(&look, &parsed, probe) : visit_named(&look, &parsed, probe);
+    gp_tls_destroy(look.tls);
     if (status && err)
         *err = look.err;
     return status;

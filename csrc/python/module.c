@@ -60,7 +60,7 @@ static PyObject *probe(PyObject *module, PyObject *args, PyObject *keywords)
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "sd:probe", names, &address, &timeout))
         return NULL;
     engine_wait_begin(&wait, timeout);
-    int status = gp_probe(address, &wait.wait, &p, &err);
+    int status = gp_probe(address, NULL, &wait.wait, &p, &err);
     engine_wait_end(&wait);
     if (status)
         return engine_raise(engine_state(module), &err);

@@ -12,7 +12,9 @@
 #include "base/error.h"
 #include "base/wait.h"
 #include "check.h"
+#include "net/tls.h"
 #include "scripted_peer.h"
+#include "tls_peer.h"
 
 static int look(const char *address, uint64_t timeout_ms, struct gp_probe *probe, struct gp_error *err)
 {
@@ -20,7 +22,7 @@ static int look(const char *address, uint64_t timeout_ms, struct gp_probe *probe
 
     memset(probe, 0xee, sizeof *probe);
     *err = (struct gp_error){0};
-    return gp_probe(address, &wait, probe, err);
+    return gp_probe(address, NULL, &wait, probe, err);
 }
 
 /* The probe of this address fails as CONNECT, in one line with the address and `cause` in it. */
@@ -292,7 +294,7 @@ static void the_caller_is_asked_seldom(void)
     struct gp_probe probe;
 
     start_peer(&peer);
-    CHECK(gp_probe(peer.address, &wait, &probe, NULL) == -1);
+    CHECK(gp_probe(peer.address, NULL, &wait, &probe, NULL) == -1);
     CHECK(asked > 0);
     CHECK((uint64_t)asked <= (gp_clock_now_ns() - start_ns) / (20 * GP_NS_PER_MS) + 1);
     stop_peer(&peer);
@@ -315,7 +317,7 @@ static void a_caller_can_stop_it(void)
 
     start_peer(&mute);
     uint64_t start_ns = gp_clock_now_ns();
-    CHECK(gp_probe(mute.address, &wait, &probe, &err) == -1);
+    CHECK(gp_probe(mute.address, NULL, &wait, &probe, &err) == -1);
     uint64_t took_ns = gp_clock_now_ns() - start_ns;
     CHECK(err.code == GP_ERROR_STOPPED && strstr(err.message, mute.address));
     CHECK(asked == 3);
@@ -331,8 +333,90 @@ static void nonsense_is_invalid(void)
     CHECK(look("localhost:99999", 1000, &probe, &err) == -1);
     CHECK(err.code == GP_ERROR_INVALID && strstr(err.message, "localhost:99999"));
     struct gp_wait wait = {.timeout_ns = GP_NS_PER_S};
-    CHECK(gp_probe("localhost", &wait, &probe, NULL) == -1);
-    CHECK(gp_probe("nosuch..host:1", &wait, &probe, NULL) == -1);
+    CHECK(gp_probe("localhost", NULL, &wait, &probe, NULL) == -1);
+    CHECK(gp_probe("nosuch..host:1", NULL, &wait, &probe, NULL) == -1);
+}
+
+/* --- TLS, whose matrix test_tls has: here that its words reach the caller, and HTTP/2 inside it is read. */
+
+static int look_in_tls(const char *address, const struct gp_tls_opts *tls, struct gp_probe *probe,
+                       struct gp_error *err)
+{
+    struct gp_wait wait = {.timeout_ns = 5 * GP_NS_PER_S};
+
+    *err = (struct gp_error){0};
+    return gp_probe(address, tls, &wait, probe, err);
+}
+
+static void tls_fails(const char *address, const struct gp_tls_opts *tls, const char *cause)
+{
+    struct gp_probe probe;
+    struct gp_error err;
+
+    CHECK(look_in_tls(address, tls, &probe, &err) == -1);
+    if (!strstr(err.message, cause))
+        fprintf(stderr, "wanted \"%s\", got \"%s\"\n", cause, err.message);
+    CHECK(strstr(err.message, cause) && strstr(err.message, address) && err.code == GP_ERROR_CONNECT);
+}
+
+static void tls_is_welcome_when_asked_for(void)
+{
+    struct gp_certificate good = local_certificate(NULL), other = local_certificate(NULL);
+    struct tls_peer peer = {.identity = &good, .alpn = "h2", SAYS(SETTINGS)};
+    struct gp_tls_opts tls = {.ca = good.cert, .verify = true};
+    struct gp_probe probe;
+    struct gp_error err;
+    char address[64];
+
+    tls_peer_start(&peer);
+    snprintf(address, sizeof address, "localhost:%u", peer.port);
+    CHECK(look_in_tls(address, &tls, &probe, &err) == 0);
+    CHECK(probe.max_concurrent_streams == 100 && probe.handshake_ns > 0 && probe.connect_ns > 0);
+    CHECK(strcmp(probe.resolved, peer.target) == 0 && strcmp(probe.authority, address) == 0);
+    tls.ca = other.cert;
+    tls_fails(address, &tls, "no TLS with localhost:");
+    tls_fails(address, &tls, "an authority that is not trusted");
+    fails(address, 5000, "closed the connection without a word (a TLS server or a proxy?)");
+    tls.ca = "nothing";
+    CHECK(look_in_tls(address, &tls, &probe, &err) == -1 && err.code == GP_ERROR_INVALID);
+    tls_peer_stop(&peer);
+    gp_certificate_fini(&good);
+    gp_certificate_fini(&other);
+}
+
+static void no_tls_is_named_when_asked_for(void)
+{
+    struct peer chatty = {SAYS(SETTINGS), .linger = true}, mute = {.linger = true};
+    struct gp_tls_opts tls = {.verify = false};
+    struct gp_wait short_wait = {.timeout_ns = 150 * GP_NS_PER_MS};
+    struct gp_probe probe;
+    struct gp_error err = {0};
+
+    start_peer(&chatty);
+    tls_fails(chatty.address, &tls, "the server speaks plaintext; TLS was asked for");
+    stop_peer(&chatty);
+    start_peer(&mute);
+    CHECK(gp_probe(mute.address, &tls, &short_wait, &probe, &err) == -1);
+    CHECK(strstr(err.message, "said nothing in time") && err.code == GP_ERROR_CONNECT);
+    stop_peer(&mute);
+}
+
+/* In TLS 1.3 the server's verdict on its client comes when the client already talks. */
+static void a_missing_client_certificate_is_named(void)
+{
+    struct gp_certificate good = local_certificate(NULL);
+    struct tls_peer peer = {.identity = &good, .alpn = "h2", .client_ca = good.cert, SAYS(SETTINGS)};
+    struct gp_tls_opts tls = {.ca = good.cert, .verify = true};
+    struct gp_probe probe;
+    struct gp_error err;
+
+    tls_peer_start(&peer);
+    tls_fails(peer.target + strlen("ipv4:"), &tls, "wants a certificate of the client");
+    tls.cert = good.cert;
+    tls.key = good.key;
+    CHECK(look_in_tls(peer.target + strlen("ipv4:"), &tls, &probe, &err) == 0);
+    tls_peer_stop(&peer);
+    gp_certificate_fini(&good);
 }
 
 static int lowest_free_fd(void)
@@ -345,7 +429,11 @@ static int lowest_free_fd(void)
 
 int main(void)
 {
-    int fd = lowest_free_fd();
+    int fd;
+
+    tls_is_welcome_when_asked_for(); /* before the count: OpenSSL keeps a descriptor for randomness, perhaps
+                                      */
+    fd = lowest_free_fd();
 
     http2_is_welcome();
     http2_in_single_bytes_is_welcome();
@@ -363,6 +451,8 @@ int main(void)
     the_caller_is_asked_seldom();
     a_caller_can_stop_it();
     nonsense_is_invalid();
+    no_tls_is_named_when_asked_for();
+    a_missing_client_certificate_is_named();
     CHECK(lowest_free_fd() == fd); /* nothing was left open */
     return 0;
 }
