@@ -9,9 +9,11 @@ Tables come as the rows do; at the end, or when interrupted, everything stands i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, TextIO
 
 from grpcperf.errors import EngineError
@@ -26,7 +28,8 @@ KINDS = ("unary", "server_stream", "bidi")
 LEVELS = (250, 500, 1000)
 CONNECTIONS = (1, 2, 4, 8, 16)
 CONCURRENCY = 64
-WARMUP_S, DURATION_S = 0.5, 2.0
+ROUNDS = 3  # what differs between runs is more than what differs inside one
+WARMUP_S, DURATION_S = 0.3, 1.0
 KIB = 1024.0
 SIZES = ("heap", "stack", "total", "sys")
 
@@ -57,18 +60,71 @@ class CallCost:
     slopes: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Figure:
+    """The median of the rounds, between the least and the most of them; None where no round could tell."""
+
+    median: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(kw_only=True)
+class Point:
+    """Loads over so many connections, one for each round."""
+
+    connections: int
+    rounds: list[Result] = field(default_factory=list)
+
+    def over_rounds(self, value: Callable[[Result], float | None]) -> Figure:
+        known = [number for result in self.rounds if (number := value(result)) is not None]
+        return Figure(median(known), min(known), max(known)) if known else Figure(None, None, None)
+
+    @property
+    def throughput_rps(self) -> Figure:
+        return self.over_rounds(lambda result: result.throughput_rps)
+
+    @property
+    def p50(self) -> Figure:
+        return self.over_rounds(lambda result: result.latency.p50)
+
+    @property
+    def p99(self) -> Figure:
+        return self.over_rounds(lambda result: result.latency.p99)
+
+    @property
+    def client_cpu_us(self) -> Figure:
+        return self.over_rounds(lambda result: result.client_cpu_us_per_call)
+
+    @property
+    def server_cpu_us(self) -> Figure:
+        return self.over_rounds(lambda result: result.server_cpu_us_per_call)
+
+    @property
+    def errors(self) -> int:
+        return sum(result.errors for result in self.rounds)
+
+
 @dataclass(kw_only=True)
 class Measured:
-    """What the demo has by now."""
+    """What the demo has by now. `runs` are the loads of the second part in the order of their time."""
 
     costs: list[CallCost] = field(default_factory=list)
-    curve: list[Result] = field(default_factory=list)
+    runs: list[Result] = field(default_factory=list)
     interrupted: bool = False
+
+    @property
+    def points(self) -> list[Point]:
+        """The loads by connections, in rising order."""
+        points = {result.spec.connections: Point(connections=result.spec.connections) for result in self.runs}
+        for result in self.runs:
+            points[result.spec.connections].rounds.append(result)
+        return [points[connections] for connections in sorted(points)]
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "memory": [asdict(cost) for cost in self.costs],
-            "connections": [result.row() for result in self.curve],
+            "connections": [result.row() for result in self.runs],
             "interrupted": self.interrupted,
         }
 
@@ -187,35 +243,41 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 # --- 2. connections
 
 _CURVE_HEAD = (
-    f"{'connections':>11}{'calls/s':>11}{'p50':>11}{'p99':>11}{'errors':>9}"
+    f"{'':<8}{'connections':>11}{'calls/s':>11}{'p50':>11}{'p99':>11}{'errors':>9}"
     f"{'CPU/call client':>18}{'server':>11}"
 )
 
 
 def _measure_connections(measured: Measured, out: TextIO | None) -> None:
+    """In rounds, each in an order of its own: what drifts meanwhile then strikes all alike."""
     _say(out, f"\n2. Throughput and latency over connections, {CONCURRENCY} calls in flight\n\n{_CURVE_HEAD}")
+    shuffled = random.Random(0)
     with Server() as server:
-        for connections in CONNECTIONS:
-            result = load(
-                server,
-                connections=connections,
-                concurrency=CONCURRENCY,
-                warmup=WARMUP_S,
-                duration=DURATION_S,
-                transport="core",
-                progress=False,
-            )
-            measured.curve.append(result)
-            _say(out, _curve_line(result))
-    for note in notes(measured.curve):
+        for number in range(1, ROUNDS + 1):
+            for connections in shuffled.sample(CONNECTIONS, len(CONNECTIONS)):
+                result = load(
+                    server,
+                    connections=connections,
+                    concurrency=CONCURRENCY,
+                    warmup=WARMUP_S,
+                    duration=DURATION_S,
+                    transport="core",
+                    progress=False,
+                )
+                measured.runs.append(result)
+                one = Point(connections=connections, rounds=[result])
+                _say(out, _curve_line(f"round {number}", one))
+    for point in measured.points:
+        _say(out, _curve_line("median", point))
+    for note in notes(measured.runs):
         _say(out, f"  ! {note}")
 
 
-def _curve_line(result: Result) -> str:
+def _curve_line(name: str, point: Point) -> str:
     return (
-        f"{result.connections:>11,}{result.throughput_rps:>11,.0f}{_ms(result.latency.p50):>11}"
-        f"{_ms(result.latency.p99):>11}{result.errors:>9,}{_us(result.client_cpu_us_per_call):>18}"
-        f"{_us(result.server_cpu_us_per_call):>11}"
+        f"{name:<8}{point.connections:>11,}{point.throughput_rps.median:>11,.0f}{_ms(point.p50.median):>11}"
+        f"{_ms(point.p99.median):>11}{point.errors:>9,}{_us(point.client_cpu_us.median):>18}"
+        f"{_us(point.server_cpu_us.median):>11}"
     )
 
 
@@ -228,12 +290,16 @@ def _us(value: float | None) -> str:
 
 
 def notes(results: Sequence[Result]) -> list[str]:
-    """Findings that occur, each once, with the runs they are of."""
+    """Findings that occur, each once, with the connections of the runs they are of."""
     found: dict[str, tuple[str, list[int]]] = {}
     for result in results:
         for finding in result.findings:
             found.setdefault(finding.code, (str(finding), []))[1].append(result.spec.connections)
     return [
-        text if len(where) == len(results) else f"{text} (connections {', '.join(map(str, where))})"
+        text if len(where) == len(results) else f"{text} (with {_listed(where)} connections)"
         for text, where in found.values()
     ]
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(set(numbers))))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from grpcperf import demo, environment, plot
-from grpcperf.demo import CONCURRENCY, KIB, KINDS, LEVELS, SIZES, CallCost, Measured
+from grpcperf.demo import CONCURRENCY, KIB, KINDS, LEVELS, SIZES, CallCost, Figure, Measured, Point
 from grpcperf.report import Page, Picture, Section, Table
-from grpcperf.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,8 +19,8 @@ def page(measured: Measured) -> Page:
     sections = []
     if costs:
         sections.append(_calls(costs, complete))
-    if measured.curve:
-        sections.append(_connections(measured.curve))
+    if measured.runs:
+        sections.append(_connections(measured))
     return Page(
         title="What this gRPC server costs",
         lead="The native C-core server and a C-core client on one machine, over the loopback interface.",
@@ -162,99 +160,99 @@ def _growth(complete: list[CallCost]) -> str:
 # --- 2. connections
 
 
-def _connections(results: list[Result]) -> Section:
+def _connections(measured: Measured) -> Section:
+    points = measured.points
     columns = (
-        *("connections", "calls/s", "p50 ms", "p99 ms", "errors"),
+        *("connections", "calls/s", "least", "most", "p50 ms", "p99 ms", "errors"),
         *("client CPU µs/call", "server CPU µs/call"),
     )
     rows = [
         [
-            f"{result.spec.connections:,}",
-            f"{result.throughput_rps:,.0f}",
-            _number(result.latency.p50, 1e3, 2),
-            _number(result.latency.p99, 1e3, 2),
-            f"{result.errors:,}",
-            _number(result.client_cpu_us_per_call, 1, 1),
-            _number(result.server_cpu_us_per_call, 1, 1),
+            f"{point.connections:,}",
+            *(_number(part, 1, 0) for part in (point.throughput_rps.median, *_span(point.throughput_rps))),
+            _number(point.p50.median, 1e3, 2),
+            _number(point.p99.median, 1e3, 2),
+            f"{point.errors:,}",
+            _number(point.client_cpu_us.median, 1, 1),
+            _number(point.server_cpu_us.median, 1, 1),
         ]
-        for result in results
+        for point in points
     ]
     return Section(
         title="What a connection more brings",
-        verdict=_connections_verdict(results),
+        verdict=_connections_verdict(points),
         text=(
             f"Unary calls of 16 bytes each way, {CONCURRENCY} in flight, spread over the connections, in a "
-            f"closed loop of {demo.DURATION_S:g} s after {demo.WARMUP_S:g} s of warm-up. Whiskers are 95 % "
-            "intervals within the run, by block bootstrap; they do not hold what differs between runs."
+            f"closed loop of {demo.DURATION_S:g} s after {demo.WARMUP_S:g} s of warm-up, in {demo.ROUNDS} "
+            "rounds, each in an order of its own. Figures are medians of the rounds, whiskers their least and most."
         ),
         pictures=[
-            Picture(title="Throughput", svg=_throughput(results)),
-            Picture(title="Latency", svg=_latency(results)),
+            Picture(title="Throughput", svg=_throughput(points)),
+            Picture(title="Latency", svg=_latency(points)),
         ],
         table=Table(columns=columns, rows=rows),
-        notes=demo.notes(results),
+        notes=demo.notes(measured.runs),
     )
+
+
+def _span(figure: Figure) -> tuple[float | None, float | None]:
+    return figure.low, figure.high
 
 
 def _number(value: float | None, scale: float, digits: int) -> str:
     return "–" if value is None else f"{value * scale:,.{digits}f}"  # noqa: RUF001
 
 
-def _connections_verdict(results: list[Result]) -> str:
-    best = max(results, key=lambda result: result.throughput_rps)
-    one = results[0]
-    if best is one or len(results) < 2:
-        return f"One connection already carries the most: {one.throughput_rps:,.0f} calls/s."
-    gain = best.throughput_rps / one.throughput_rps - 1
+def _connections_verdict(points: list[Point]) -> str:
+    """Differences count only where no round of one reaches a round of the other."""
+    first = points[0]
+    best = max(points, key=lambda point: point.throughput_rps.median or 0.0)
+    one, most = first.throughput_rps, best.throughput_rps
+    if not one.median or not most.median or not one.high or not most.low:
+        return ""
+    connections = f"{first.connections:,} connection{'s' * (first.connections != 1)}"
+    if best is first:
+        rate = f"{most.median:,.0f} calls/s"
+        return f"More connections bring nothing here: {connections} carried the most, {rate}."
     sentence = (
-        f"The most, {best.throughput_rps:,.0f} calls/s, came over {best.spec.connections} connections: "
-        f"{gain:+.0%} against one connection ({one.throughput_rps:,.0f})"
+        f"{best.connections:,} connections carried the most, {most.median:,.0f} calls/s: "
+        f"{most.median / one.median - 1:+.0%} against {connections} ({one.median:,.0f})"
     )
-    top, bottom = best.interval("throughput_rps"), one.interval("throughput_rps")
-    if top is None or bottom is None or top.low <= bottom.high:
-        return f"{sentence}; their intervals overlap, so that may be noise."
-    return f"{sentence}."
+    return f"{sentence}, but the rounds overlap." if most.low <= one.high else f"{sentence}, in every round."
 
 
-def _throughput(results: list[Result]) -> str:
+def _throughput(points: list[Point]) -> str:
     with plot.style():
         made, (ax,) = plot.figure(height=2.9)
-        _curve(ax, results, "throughput_rps", 1e-3, lambda result: result.throughput_rps)
+        _curve(ax, points, [point.throughput_rps for point in points], 1e-3)
         plot.from_zero(ax, "thousand calls/s")
         return plot.to_svg(made, "Throughput over the number of connections")
 
 
-def _latency(results: list[Result]) -> str:
+def _latency(points: list[Point]) -> str:
     with plot.style():
         made, (ax,) = plot.figure(height=2.9)
-        _curve(ax, results, "p50", 1e3, lambda result: result.latency.p50, "p50", 0)
-        _curve(ax, results, "p99", 1e3, lambda result: result.latency.p99, "p99", 1)
+        _curve(ax, points, [point.p50 for point in points], 1e3, "p50", 0)
+        _curve(ax, points, [point.p99 for point in points], 1e3, "p99", 1)
         plot.logarithmic(ax, "ms, logarithmic")
         plot.legend(ax)
         return plot.to_svg(made, "Median and 99th percentile of latency over the number of connections")
 
 
 def _curve(
-    ax: Axes,
-    results: list[Result],
-    metric: str,
-    scale: float,
-    value: Callable[[Result], float | None],
-    label: str = "",
-    series: int = 0,
+    ax: Axes, points: list[Point], figures: list[Figure], scale: float, label: str = "", series: int = 0
 ) -> None:
     def scaled(number: float | None) -> float | None:
         return None if number is None else number * scale
 
-    intervals = [result.interval(metric) for result in results]
-    connections = [result.spec.connections for result in results]
+    connections = [point.connections for point in points]
     plot.line(
         ax,
         connections,
-        [scaled(value(result)) for result in results],
+        [scaled(figure.median) for figure in figures],
         label=label,
         series=series,
-        low=[None if interval is None else scaled(interval.low) for interval in intervals],
-        high=[None if interval is None else scaled(interval.high) for interval in intervals],
+        low=[scaled(figure.low) for figure in figures],
+        high=[scaled(figure.high) for figure in figures],
     )
     plot.steps_axis(ax, connections, "connections")

@@ -22,7 +22,8 @@ def short(monkeypatch):
     monkeypatch.setattr(demo_page, "LEVELS", (20, 40, 80))
     monkeypatch.setattr(demo, "CONNECTIONS", (1, 2, 4))
     monkeypatch.setattr(demo, "WARMUP_S", 0.05)
-    monkeypatch.setattr(demo, "DURATION_S", 0.3)
+    monkeypatch.setattr(demo, "DURATION_S", 0.2)
+    monkeypatch.setattr(demo, "ROUNDS", 2)
 
 
 class Balanced(HTMLParser):
@@ -77,10 +78,12 @@ def test_the_demo_measures_and_writes_its_page(tmp_path, capsys):
             assert level["total"] == pytest.approx(level["heap"] + level["stack"])
             assert level["tasks_held"] - level["tasks_before"] == pytest.approx(level["calls"], abs=4)
             assert level["tasks_after"] == pytest.approx(level["tasks_before"], abs=4)
-    assert [row["connections"] for row in document["connections"]] == [1, 2, 4]
+    assert sorted(row["connections"] for row in document["connections"]) == [1, 1, 2, 2, 4, 4]
     assert all(row["errors"] == 0 and row["concurrency"] == 64 for row in document["connections"])
     # Each row was printed too.
-    assert len(re.findall(r"^ {3,}slope|slope +\d", out, re.MULTILINE)) >= 6
+    assert len(re.findall(r"^ +slope +\d", out, re.MULTILINE)) == 6
+    assert len(re.findall(r"^round \d +\d", out, re.MULTILINE)) == 6
+    assert len(re.findall(r"^median +\d", out, re.MULTILINE)) == 3
 
     text, words = read_page(document["html"])
     assert text.count("<svg") == 4
@@ -156,6 +159,40 @@ def test_texts_are_escaped():
     text = render(Page(title="<b>", lead="&", sections=[Section(title="<i>", table=table)]))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
+
+
+def points_of(*throughputs):
+    """Points over 1, 2, 4 ... connections, each with a round for each of its throughputs."""
+
+    class Round:
+        def __init__(self, throughput):
+            self.throughput_rps = throughput
+
+    return [
+        demo.Point(connections=2**number, rounds=[Round(value) for value in values])
+        for number, values in enumerate(throughputs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("throughputs", "words"),
+    [
+        ([[100, 90, 110], [150, 140, 160]], "150 calls/s: +50% against 1 connection (100), in every round"),
+        ([[100, 90, 145], [150, 140, 160]], "but the rounds overlap"),
+        ([[100, 90, 110], [50, 40, 60]], "bring nothing here: 1 connection carried the most, 100"),
+        ([[0, 0, 0], [0, 0, 0]], ""),
+    ],
+)  # fmt: skip
+def test_the_verdict_claims_a_difference_only_where_no_round_reaches_the_other(throughputs, words):
+    verdict = demo_page._connections_verdict(points_of(*throughputs))
+    assert words in verdict
+    assert bool(words) is bool(verdict)
+
+
+def test_a_figure_is_none_where_no_round_could_tell():
+    point = points_of([1, 2, 3])[0]
+    assert point.throughput_rps == demo.Figure(2, 1, 3)
+    assert point.over_rounds(lambda _: None) == demo.Figure(None, None, None)
 
 
 @pytest.mark.parametrize(("x", "y", "expected"), [((0, 1, 2), (5, 7, 9), 2), ((0, 250, 1000), (1, 1, 1), 0)])
