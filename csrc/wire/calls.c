@@ -69,26 +69,6 @@ uint32_t gp_calls_owner(const struct gp_calls *calls, uint64_t id)
 
 /* --- finished calls ---------------------------------------------------------------------------- */
 
-void gp_calls_finish(struct gp_calls *calls, uint32_t id, enum gp_class class, bool refused, uint64_t now_ns)
-{
-    struct gp_call *call = &calls->slab[id];
-    uint32_t last = calls->first + calls->finished;
-
-    assert(call->state != GP_CALL_FREE && calls->finished < calls->capacity);
-    calls->events[last < calls->capacity ? last : last - calls->capacity] = (struct gp_event){
-        .id = id,
-        .sent_ns = call->sent_ns,
-        .done_ns = now_ns,
-        .messages_received = call->received,
-        .class = class,
-        .refused = refused,
-    };
-    calls->finished++;
-    if (call->scan.gzip)
-        gp_message_scan_fini(&call->scan);
-    call->state = GP_CALL_FREE;
-}
-
 size_t gp_calls_take(struct gp_calls *calls, struct gp_event *events, size_t capacity)
 {
     uint32_t count = calls->finished < capacity ? calls->finished : (uint32_t)capacity;
@@ -140,20 +120,16 @@ uint32_t gp_call_takes(const struct gp_calls *calls, const struct gp_call *call,
 
 enum gp_class gp_call_judge(const struct gp_calls *calls, const struct gp_call *call)
 {
-    bool exact;
+    enum gp_kind kind = calls->kind;
+    bool enough = call->received >= calls->messages && call->sent >= calls->messages;
 
-    switch (calls->kind) {
-    case GP_KIND_UNARY:
-    case GP_KIND_CLIENT_STREAM:
+    if (gp_calls_want_one(calls))
         return call->received == 1 ? GP_CLASS_OK : GP_CLASS_UNIMPLEMENTED;
-    case GP_KIND_SERVER_STREAM:
-        return calls->parked || call->received > 0 ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
-    case GP_KIND_BIDI:
-        exact = call->received == call->sent && call->sent >= calls->messages;
-        return calls->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
-    case GP_KIND_BIDI_FREE:
-        exact = call->received > 0 && call->received >= calls->messages && call->sent >= calls->messages;
-        return calls->parked || exact ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
-    }
-    return GP_CLASS_UNKNOWN;
+    if (calls->parked)
+        return GP_CLASS_OK;
+    if (kind == GP_KIND_BIDI)
+        return enough && call->received == call->sent ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+    if (call->received == 0)
+        return GP_CLASS_UNKNOWN;
+    return enough || kind == GP_KIND_SERVER_STREAM ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
 }

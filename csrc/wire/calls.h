@@ -4,6 +4,7 @@
 #ifndef GP_WIRE_CALLS_H
 #define GP_WIRE_CALLS_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -59,8 +60,41 @@ struct gp_calls {
     uint32_t first, finished;
 };
 
+static inline uint32_t gp_calls_wrap(const struct gp_calls *calls, uint32_t place) /* in the ring of events */
+{
+    return place < calls->capacity ? place : place - calls->capacity;
+}
+
 /* The call is over: its record is free again, its event waits to be taken. */
-void gp_calls_finish(struct gp_calls *calls, uint32_t id, enum gp_class class, bool refused, uint64_t now_ns);
+static inline void gp_calls_finish(struct gp_calls *calls, uint32_t id, enum gp_class class, bool refused,
+                                   uint64_t now_ns)
+{
+    struct gp_call *call = &calls->slab[id];
+
+    assert(call->state != GP_CALL_FREE && calls->finished < calls->capacity);
+    calls->events[gp_calls_wrap(calls, calls->first + calls->finished++)] = (struct gp_event){
+        .id = id,
+        .sent_ns = call->sent_ns,
+        .done_ns = now_ns,
+        .messages_received = call->received,
+        .class = class,
+        .refused = refused,
+    };
+    if (call->scan.gzip)
+        gp_message_scan_fini(&call->scan);
+    call->state = GP_CALL_FREE;
+}
+
+static inline const struct gp_event *gp_calls_newest(const struct gp_calls *calls) /* when one has finished */
+{
+    return &calls->events[gp_calls_wrap(calls, calls->first + calls->finished - 1)];
+}
+
+/* Kinds whose status OK demands exactly one response, and nothing else. */
+static inline bool gp_calls_want_one(const struct gp_calls *calls)
+{
+    return calls->kind == GP_KIND_UNARY || calls->kind == GP_KIND_CLIENT_STREAM;
+}
 
 /* Kinds that send one message and close: their length is not a matter of `messages`. */
 static inline bool gp_calls_send_one(const struct gp_calls *calls)

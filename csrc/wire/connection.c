@@ -183,7 +183,7 @@ void wire_fail(struct gp_wire *wire, enum gp_h2_error error, const char *format,
     if (wire->over)
         return;
     gp_put_u32(payload + 4, error);
-    wire_put_frame(wire, (struct gp_frame){.type = GP_FRAME_GOAWAY, .length = sizeof payload}, payload);
+    wire_put_frame(wire, &(struct gp_frame){.type = GP_FRAME_GOAWAY, .length = sizeof payload}, payload);
     va_start(args, format);
     end_connection(wire, format, args);
     va_end(args);
@@ -316,7 +316,7 @@ void gp_wire_ping(struct gp_wire *wire)
     static const uint8_t opaque[8] = "grpcperf";
 
     if (!wire->over)
-        wire_put_frame(wire, (struct gp_frame){.type = GP_FRAME_PING, .length = sizeof opaque}, opaque);
+        wire_put_frame(wire, &(struct gp_frame){.type = GP_FRAME_PING, .length = sizeof opaque}, opaque);
 }
 
 void gp_wire_destroy(struct gp_wire *wire)
@@ -326,6 +326,7 @@ void gp_wire_destroy(struct gp_wire *wire)
     if (wire->roster.ring && !wire->over)
         end_with(wire, "closed");
     free(wire->start.frames);
+    free(wire->habit.answer);
     gp_queue_fini(&wire->pending);
     gp_queue_fini(&wire->ready);
     gp_queue_fini(&wire->leaving);

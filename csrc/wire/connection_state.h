@@ -5,6 +5,7 @@
 #define GP_WIRE_CONNECTION_STATE_H
 
 #include "base/bytes.h"
+#include "wire/answer.h"
 #include "wire/block.h"
 #include "wire/calls.h"
 #include "wire/connection.h"
@@ -45,6 +46,16 @@ struct wire_open_block {
     struct gp_bytes bytes;
 };
 
+/* The answer that the peer gives again and again, if it does. Good as long as the decoder's state is what it
+ * was, so that the same bytes mean the same. */
+struct wire_habit {
+    bool good;
+    uint8_t misses;
+    uint16_t learn_in; /* answers until the next attempt to learn */
+    uint64_t inflated; /* gp_decoder_inflated when it was learnt */
+    struct gp_answer *answer;
+};
+
 struct gp_wire {
     struct gp_calls *calls;
     struct gp_call *slab; /* calls->slab */
@@ -59,6 +70,7 @@ struct gp_wire {
     int64_t send_window, granted; /* what we may send on the connection, and the peer */
     uint32_t stream_window, connection_window, max_message_bytes;
     struct gp_decoder *decoder;
+    struct wire_habit habit;
 
     struct gp_settings peer;
     bool greeted; /* the peer's first SETTINGS have come */
@@ -110,7 +122,7 @@ void wire_update_limit(struct gp_wire *wire);
 
 /* send.c */
 void wire_put_preface(struct gp_wire *wire, uint32_t max_header_bytes);
-void wire_put_frame(struct gp_wire *wire, struct gp_frame frame, const void *payload);
+void wire_put_frame(struct gp_wire *wire, const struct gp_frame *frame, const void *payload);
 void wire_put_u32(struct gp_wire *wire, enum gp_frame_type type, uint32_t stream_id, uint32_t value);
 void wire_start_call(struct gp_wire *wire, uint32_t id);
 void wire_send_more(struct gp_wire *wire, uint32_t id); /* at once when it is small, else it becomes ready */
@@ -119,22 +131,26 @@ void wire_half_close(struct gp_wire *wire, struct gp_call *call);
 void wire_pump(struct gp_wire *wire);
 
 /* control.c: one whole frame each. */
-void wire_on_settings(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload);
-void wire_on_ping(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload);
-void wire_on_goaway(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload);
-void wire_on_window_update(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload);
-void wire_on_priority(struct gp_wire *wire, struct gp_frame frame);
+void wire_on_settings(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload);
+void wire_on_ping(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload);
+void wire_on_goaway(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload);
+void wire_on_window_update(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload);
+void wire_on_priority(struct gp_wire *wire, const struct gp_frame *frame);
 bool wire_is_idle(const struct gp_wire *wire, uint32_t stream_id); /* RFC 9113, 5.1: never used, by anyone */
 
 /* response.c */
-void wire_on_headers(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload);
-void wire_on_continuation(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload);
-void wire_on_reset(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload);
+void wire_on_headers(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload);
+void wire_on_continuation(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload);
+void wire_on_reset(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload);
 
 /* The head of a DATA frame: flow control. *id is the call it is for, GP_CALLS_NONE when its payload means
  * nothing any more. False when the connection is over. */
-bool wire_on_data_head(struct gp_wire *wire, struct gp_frame frame, uint32_t *id);
+bool wire_on_data_head(struct gp_wire *wire, const struct gp_frame *frame, uint32_t *id);
 void wire_on_data(struct gp_wire *wire, uint32_t id, const uint8_t *data, size_t size);
 void wire_on_data_end(struct gp_wire *wire, uint32_t id); /* END_STREAM */
+
+/* A whole answer of one message and status OK, whose bytes and meaning are known. False when it is nothing of
+ * the kind for this stream: then its frames are to be read one by one. */
+bool wire_on_answer(struct gp_wire *wire, uint32_t stream_id, uint32_t body_bytes);
 
 #endif

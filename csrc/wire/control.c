@@ -44,10 +44,10 @@ static void wake_blocked(struct gp_wire *wire)
     }
 }
 
-static void apply(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+static void apply(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
     const struct gp_settings old = wire->peer;
-    enum gp_h2_error error = gp_settings_apply(&wire->peer, payload, frame.length);
+    enum gp_h2_error error = gp_settings_apply(&wire->peer, payload, frame->length);
 
     if (error == GP_H2_NO_ERROR && wire->peer.enable_push) /* a server must not (6.5.2) */
         error = GP_H2_PROTOCOL_ERROR;
@@ -67,38 +67,38 @@ static void apply(struct gp_wire *wire, struct gp_frame frame, const uint8_t *pa
         wake_blocked(wire);
 }
 
-void wire_on_settings(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+void wire_on_settings(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
-    if (frame.stream_id != 0) {
+    if (frame->stream_id != 0) {
         wire_fail(wire, GP_H2_PROTOCOL_ERROR, "SETTINGS on a stream");
         return;
     }
-    if (frame.flags & GP_FLAG_ACK) {
-        if (frame.length != 0)
+    if (frame->flags & GP_FLAG_ACK) {
+        if (frame->length != 0)
             wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "SETTINGS ACK with a payload");
         return;
     }
     apply(wire, frame, payload);
     if (wire->over || !may_reply(wire))
         return;
-    wire_put_frame(wire, (struct gp_frame){.type = GP_FRAME_SETTINGS, .flags = GP_FLAG_ACK}, NULL);
+    wire_put_frame(wire, &(struct gp_frame){.type = GP_FRAME_SETTINGS, .flags = GP_FLAG_ACK}, NULL);
     wire->greeted = true;
     wire_update_limit(wire);
 }
 
 /* --- PING (6.7) -------------------------------------------------------------------------------- */
 
-void wire_on_ping(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+void wire_on_ping(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
-    if (frame.length != 8) {
-        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "PING of %u bytes instead of 8", frame.length);
-    } else if (frame.stream_id != 0) {
+    if (frame->length != 8) {
+        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "PING of %u bytes instead of 8", frame->length);
+    } else if (frame->stream_id != 0) {
         wire_fail(wire, GP_H2_PROTOCOL_ERROR, "PING on a stream");
-    } else if (frame.flags & GP_FLAG_ACK) {
+    } else if (frame->flags & GP_FLAG_ACK) {
         wire->pongs++;
     } else if (may_reply(wire)) {
-        frame.flags = GP_FLAG_ACK;
-        wire_put_frame(wire, frame, payload);
+        wire_put_frame(wire, &(struct gp_frame){.type = GP_FRAME_PING, .flags = GP_FLAG_ACK, .length = 8},
+                       payload);
     }
 }
 
@@ -131,19 +131,19 @@ static uint32_t refuse_above(struct gp_wire *wire, uint32_t last)
 }
 
 /* The last id only ever falls; a peer that raises it cannot bring back what has ended. */
-void wire_on_goaway(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+void wire_on_goaway(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
     uint32_t last, code;
     char text[128];
 
-    if (frame.stream_id != 0 || frame.length < 8) {
-        wire_fail(wire, frame.stream_id != 0 ? GP_H2_PROTOCOL_ERROR : GP_H2_FRAME_SIZE_ERROR,
-                  frame.stream_id != 0 ? "GOAWAY on a stream" : "GOAWAY of fewer than 8 bytes");
+    if (frame->stream_id != 0 || frame->length < 8) {
+        wire_fail(wire, frame->stream_id != 0 ? GP_H2_PROTOCOL_ERROR : GP_H2_FRAME_SIZE_ERROR,
+                  frame->stream_id != 0 ? "GOAWAY on a stream" : "GOAWAY of fewer than 8 bytes");
         return;
     }
     last = gp_get_u32(payload) & GP_FRAME_MAX_ID;
     code = gp_get_u32(payload + 4);
-    copy_text(text, sizeof text, payload + 8, frame.length - 8);
+    copy_text(text, sizeof text, payload + 8, frame->length - 8);
     wire_note(wire, GP_CLASS_TRANSPORT, "the peer sent GOAWAY (%s)%s%s", gp_h2_error_name(code),
               text[0] ? ": " : "", text);
     wire->goaway = true;
@@ -184,21 +184,21 @@ static void widen_stream(struct gp_wire *wire, uint32_t id, uint32_t increment)
     }
 }
 
-void wire_on_window_update(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+void wire_on_window_update(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
     uint32_t increment, id;
 
-    if (frame.length != 4) {
-        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "WINDOW_UPDATE of %u bytes instead of 4", frame.length);
+    if (frame->length != 4) {
+        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "WINDOW_UPDATE of %u bytes instead of 4", frame->length);
         return;
     }
     increment = gp_get_u32(payload) & GP_FRAME_MAX_WINDOW;
-    if (frame.stream_id == 0) {
+    if (frame->stream_id == 0) {
         widen_connection(wire, increment);
-    } else if (wire_is_idle(wire, frame.stream_id)) {
-        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "WINDOW_UPDATE on stream %u, which is idle", frame.stream_id);
+    } else if (wire_is_idle(wire, frame->stream_id)) {
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "WINDOW_UPDATE on stream %u, which is idle", frame->stream_id);
     } else {
-        id = gp_roster_find(&wire->roster, frame.stream_id);
+        id = gp_roster_find(&wire->roster, frame->stream_id);
         if (id != GP_CALLS_NONE) /* else it is closed, and the frame late (5.1) */
             widen_stream(wire, id, increment);
     }
@@ -206,17 +206,17 @@ void wire_on_window_update(struct gp_wire *wire, struct gp_frame frame, const ui
 
 /* --- PRIORITY (6.3): means nothing any more, but has its rules ------------------------------------ */
 
-void wire_on_priority(struct gp_wire *wire, struct gp_frame frame)
+void wire_on_priority(struct gp_wire *wire, const struct gp_frame *frame)
 {
     uint32_t id;
 
-    if (frame.stream_id == 0) {
+    if (frame->stream_id == 0) {
         wire_fail(wire, GP_H2_PROTOCOL_ERROR, "PRIORITY on the connection");
         return;
     }
-    id = gp_roster_find(&wire->roster, frame.stream_id);
-    if (frame.length == 5 || id == GP_CALLS_NONE || wire->slab[id].flags & GP_CALL_LEAVING)
+    id = gp_roster_find(&wire->roster, frame->stream_id);
+    if (frame->length == 5 || id == GP_CALLS_NONE || wire->slab[id].flags & GP_CALL_LEAVING)
         return;
-    wire_note(wire, GP_CLASS_INTERNAL, "PRIORITY of %u bytes instead of 5", frame.length);
+    wire_note(wire, GP_CLASS_INTERNAL, "PRIORITY of %u bytes instead of 5", frame->length);
     wire_reset_stream(wire, id, GP_CLASS_INTERNAL, GP_H2_FRAME_SIZE_ERROR);
 }

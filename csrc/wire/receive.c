@@ -2,9 +2,11 @@
  * until the rest is there. Section numbers are those of RFC 9113. */
 #include "wire/connection_state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define KEPT_BYTES 1024u /* a buffer up to this size is kept */
+#define LEARN_EVERY 256u /* answers between attempts to learn their shape */
 #define HTTP_1 "HTTP/1"  /* how the answer of a server begins that knows no HTTP/2 */
 #define HTTP_1_BYTES (sizeof HTTP_1 - 1)
 
@@ -19,36 +21,39 @@ static void refuse_greeting(struct gp_wire *wire, const uint8_t *head)
 }
 
 /* Frames that have to be kept until they are whole are bounded; the others are passed on or skipped. */
-static bool is_kept(struct gp_frame frame)
+static bool is_kept(const struct gp_frame *frame)
 {
-    return frame.type != GP_FRAME_DATA && frame.type <= GP_FRAME_CONTINUATION;
+    return frame->type != GP_FRAME_DATA && frame->type <= GP_FRAME_CONTINUATION;
 }
 
 /* What can be told from a frame's head alone. False when the connection is over. */
-static bool check_head(struct gp_wire *wire, struct gp_frame frame, const uint8_t *head)
+static bool check_head(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *head)
 {
-    if (wire_unlikely(!wire->greeted) &&
-        (frame.type != GP_FRAME_SETTINGS || frame.flags & GP_FLAG_ACK)) /* 3.4 */
+    const struct wire_open_block *open = &wire->open_block;
+
+    if (!wire->greeted && (frame->type != GP_FRAME_SETTINGS || frame->flags & GP_FLAG_ACK)) /* 3.4 */
         refuse_greeting(wire, head);
-    else if (wire_unlikely(frame.length > WIRE_MAX_FRAME)) /* 4.2 */
-        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "a frame of %u bytes, MAX_FRAME_SIZE is %u", frame.length,
+    else if (frame->length > WIRE_MAX_FRAME) /* 4.2 */
+        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "a frame of %u bytes, MAX_FRAME_SIZE is %u", frame->length,
                   WIRE_MAX_FRAME);
-    else if (wire_unlikely(frame.length > WIRE_MAX_BLOCK && is_kept(frame)))
-        wire_fail(wire, GP_H2_ENHANCE_YOUR_CALM, "a frame of type %u and %u bytes is too much", frame.type,
-                  frame.length);
-    else if (wire_unlikely(wire->open_block.stream_id != 0 &&
-                           (frame.type != GP_FRAME_CONTINUATION ||
-                            frame.stream_id != wire->open_block.stream_id))) /* 6.10 */
+    else if (frame->length > WIRE_MAX_BLOCK && is_kept(frame))
+        wire_fail(wire, GP_H2_ENHANCE_YOUR_CALM, "a frame of type %u and %u bytes is too much", frame->type,
+                  frame->length);
+    else if (open->stream_id != 0 &&
+             (frame->type != GP_FRAME_CONTINUATION || frame->stream_id != open->stream_id)) /* 6.10 */
         wire_fail(wire, GP_H2_PROTOCOL_ERROR, "a header block was interrupted by another frame");
     return !wire->over;
 }
 
-static void on_frame(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+/* Nearly every frame is short and comes when any frame may. */
+static inline bool is_plain(const struct gp_wire *wire, const struct gp_frame *frame)
 {
-    switch (frame.type) {
-    case GP_FRAME_HEADERS:
-        wire_on_headers(wire, frame, payload);
-        break;
+    return frame->length <= WIRE_MAX_BLOCK && wire->greeted && wire->open_block.stream_id == 0;
+}
+
+static void on_frame(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
+{
+    switch (frame->type) {
     case GP_FRAME_WINDOW_UPDATE:
         wire_on_window_update(wire, frame, payload);
         break;
@@ -123,33 +128,96 @@ static size_t feed_payload(struct gp_wire *wire, const uint8_t *bytes, size_t si
 }
 
 /* A frame whose head has been read and whose payload is passed on. Returns how much of that it took. */
-static size_t open_payload(struct gp_wire *wire, struct gp_frame frame, const uint8_t *bytes, size_t size)
+static size_t open_payload(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *bytes,
+                           size_t size)
 {
     uint32_t id = GP_CALLS_NONE;
-    bool padded = frame.type == GP_FRAME_DATA && frame.flags & GP_FLAG_PADDED;
-    bool end_stream = frame.type == GP_FRAME_DATA && frame.flags & GP_FLAG_END_STREAM;
+    bool padded = frame->type == GP_FRAME_DATA && frame->flags & GP_FLAG_PADDED;
+    bool end_stream = frame->type == GP_FRAME_DATA && frame->flags & GP_FLAG_END_STREAM;
 
-    if (frame.type == GP_FRAME_DATA && !wire_on_data_head(wire, frame, &id))
+    if (frame->type == GP_FRAME_DATA && !wire_on_data_head(wire, frame, &id))
         return 0;
-    if (!padded && size >= frame.length) { /* as a rule */
+    if (!padded && size >= frame->length) { /* as a rule */
         if (id == GP_CALLS_NONE)
-            return frame.length;
-        wire_on_data(wire, id, bytes, frame.length);
+            return frame->length;
+        wire_on_data(wire, id, bytes, frame->length);
         if (end_stream && wire->slab[id].state == GP_CALL_OPEN)
             wire_on_data_end(wire, id);
-        return frame.length;
+        return frame->length;
     }
     wire->data = (struct wire_data){
         .open = true,
         .end_stream = end_stream,
         .pad_length_owed = padded,
-        .stream_id = id == GP_CALLS_NONE ? 0 : frame.stream_id,
-        .left = frame.length - padded,
+        .stream_id = id == GP_CALLS_NONE ? 0 : frame->stream_id,
+        .left = frame->length - padded,
     };
     return feed_payload(wire, bytes, size);
 }
 
 /* --- frames that lie in one piece, and others --------------------------------------------------- */
+
+static size_t read_frames(struct gp_wire *wire, const uint8_t *data, size_t size);
+
+/* Read an answer in the usual way and, if it was an ordinary one that left the decoder alone, remember it.
+ * Returns how many bytes were taken; 0 when there is nothing to learn. */
+static size_t learn_answer(struct gp_wire *wire, const uint8_t *bytes, size_t size)
+{
+    struct wire_habit *habit = &wire->habit;
+    uint64_t inflated = gp_decoder_inflated(wire->decoder);
+    uint32_t finished = wire->calls->finished;
+    struct gp_answer answer;
+    size_t taken;
+
+    habit->learn_in = LEARN_EVERY;
+    if (!gp_calls_want_one(wire->calls) || !gp_answer_learn(&answer, bytes, size))
+        return 0;
+    taken = read_frames(wire, bytes, gp_answer_bytes(&answer));
+    if (wire->over || gp_decoder_inflated(wire->decoder) != inflated ||
+        wire->calls->finished != finished + 1 || gp_calls_newest(wire->calls)->class != GP_CLASS_OK)
+        return taken;
+    if (!habit->answer)
+        habit->answer = malloc(sizeof *habit->answer);
+    if (!habit->answer)
+        return taken;
+    *habit->answer = answer;
+    habit->inflated = inflated;
+    habit->misses = 0;
+    habit->good = true;
+    return taken;
+}
+
+/* HEADERS that may begin an answer. Returns how much was taken with it; 0 when it is to be read by itself. */
+static inline size_t read_answer(struct gp_wire *wire, const uint8_t *bytes, size_t size)
+{
+    struct wire_habit *habit = &wire->habit;
+
+    if (!habit->good) {
+        if (habit->learn_in == 0)
+            return learn_answer(wire, bytes, size);
+        habit->learn_in--;
+        return 0;
+    }
+    uint32_t stream_id = gp_answer_recognise(habit->answer, bytes, size);
+    if (stream_id != 0 && wire_on_answer(wire, stream_id, habit->answer->body_bytes))
+        return gp_answer_bytes(habit->answer);
+    if (++habit->misses == 0) { /* a habit no more */
+        habit->good = false;
+        habit->learn_in = LEARN_EVERY;
+    }
+    return 0;
+}
+
+static size_t read_headers(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *bytes,
+                           size_t size)
+{
+    size_t taken = frame->flags == GP_FLAG_END_HEADERS ? read_answer(wire, bytes, size) : 0;
+
+    if (taken > 0)
+        return taken;
+    wire_on_headers(wire, frame, bytes + GP_FRAME_HEADER_BYTES);
+    return GP_FRAME_HEADER_BYTES + frame->length;
+}
 
 /* Read frames as long as they are whole, or are passed on. Returns how many bytes were taken. */
 static size_t read_frames(struct gp_wire *wire, const uint8_t *data, size_t size)
@@ -159,15 +227,19 @@ static size_t read_frames(struct gp_wire *wire, const uint8_t *data, size_t size
     while (!wire->over && (size_t)(end - at) >= GP_FRAME_HEADER_BYTES) {
         struct gp_frame frame = gp_frame_read(at);
         const uint8_t *payload = at + GP_FRAME_HEADER_BYTES;
-        if (!check_head(wire, frame, at))
+        if (!is_plain(wire, &frame) && !check_head(wire, &frame, at))
             break;
-        if (!is_kept(frame)) {
-            at = payload + open_payload(wire, frame, payload, (size_t)(end - payload));
+        if (!is_kept(&frame)) {
+            at = payload + open_payload(wire, &frame, payload, (size_t)(end - payload));
             continue;
         }
         if ((size_t)(end - payload) < frame.length)
             break;
-        on_frame(wire, frame, payload);
+        if (frame.type == GP_FRAME_HEADERS) { /* a test is cheaper than a jump through a table */
+            at += read_headers(wire, &frame, at, (size_t)(end - at));
+            continue;
+        }
+        on_frame(wire, &frame, payload);
         at = payload + frame.length;
     }
     return (size_t)(at - data);

@@ -31,19 +31,19 @@ static void end_malformed(struct gp_wire *wire, uint32_t id, const char *what)
     wire_reset_stream(wire, id, GP_CLASS_INTERNAL, GP_H2_PROTOCOL_ERROR);
 }
 
-void wire_on_reset(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+void wire_on_reset(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
     uint32_t id, code;
 
-    if (frame.length != 4) {
-        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "RST_STREAM of %u bytes instead of 4", frame.length);
+    if (frame->length != 4) {
+        wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "RST_STREAM of %u bytes instead of 4", frame->length);
         return;
     }
-    if (wire_is_idle(wire, frame.stream_id)) { /* 6.4, and the connection is none either */
-        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "RST_STREAM on stream %u, which is idle", frame.stream_id);
+    if (wire_is_idle(wire, frame->stream_id)) { /* 6.4, and the connection is none either */
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "RST_STREAM on stream %u, which is idle", frame->stream_id);
         return;
     }
-    id = gp_roster_find(&wire->roster, frame.stream_id);
+    id = gp_roster_find(&wire->roster, frame->stream_id);
     if (id == GP_CALLS_NONE)
         return;
     code = gp_get_u32(payload);
@@ -151,6 +151,8 @@ static void on_block(struct gp_wire *wire, uint32_t stream_id, const uint8_t *bl
         wire_fail(wire, GP_H2_COMPRESSION_ERROR, "a header block that is not HPACK");
         return;
     }
+    if (wire->habit.good && gp_decoder_inflated(wire->decoder) != wire->habit.inflated)
+        wire->habit.good = false;
     if (id == GP_CALLS_NONE)
         return;
     const struct gp_call *call = &wire->slab[id];
@@ -191,38 +193,38 @@ static void gather_block(struct gp_wire *wire, const uint8_t *part, size_t size,
     gp_bytes_fini(&open->bytes);
 }
 
-void wire_on_continuation(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+void wire_on_continuation(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
     if (wire->open_block.stream_id == 0) {
         wire_fail(wire, GP_H2_PROTOCOL_ERROR, "CONTINUATION without HEADERS");
         return;
     }
     wire->open_block.continuations++;
-    gather_block(wire, payload, frame.length, frame.flags & GP_FLAG_END_HEADERS);
+    gather_block(wire, payload, frame->length, frame->flags & GP_FLAG_END_HEADERS);
 }
 
-void wire_on_headers(struct gp_wire *wire, struct gp_frame frame, const uint8_t *payload)
+void wire_on_headers(struct gp_wire *wire, const struct gp_frame *frame, const uint8_t *payload)
 {
     const uint8_t *block = payload;
-    size_t size = frame.length;
-    bool end_stream = frame.flags & GP_FLAG_END_STREAM;
+    size_t size = frame->length;
+    bool end_stream = frame->flags & GP_FLAG_END_STREAM;
 
-    if (wire_unlikely(wire_is_idle(wire, frame.stream_id))) {
-        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "HEADERS on stream %u, which is idle", frame.stream_id);
+    if (wire_unlikely(wire_is_idle(wire, frame->stream_id))) {
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "HEADERS on stream %u, which is idle", frame->stream_id);
         return;
     }
-    if (wire_unlikely(frame.flags & (GP_FLAG_PADDED | GP_FLAG_PRIORITY))) {
-        enum gp_h2_error error = gp_frame_body(frame, payload, &block, &size);
+    if (wire_unlikely(frame->flags & (GP_FLAG_PADDED | GP_FLAG_PRIORITY))) {
+        enum gp_h2_error error = gp_frame_body(*frame, payload, &block, &size);
         if (error != GP_H2_NO_ERROR) {
             wire_fail(wire, error, "HEADERS too short for its padding or priority");
             return;
         }
     }
-    if (frame.flags & GP_FLAG_END_HEADERS) {
-        on_block(wire, frame.stream_id, block, size, end_stream);
+    if (frame->flags & GP_FLAG_END_HEADERS) {
+        on_block(wire, frame->stream_id, block, size, end_stream);
         return;
     }
-    wire->open_block.stream_id = frame.stream_id;
+    wire->open_block.stream_id = frame->stream_id;
     wire->open_block.end_stream = end_stream;
     wire->open_block.continuations = 0;
     gather_block(wire, block, size, false);
@@ -247,34 +249,34 @@ static bool use_connection_window(struct gp_wire *wire, uint32_t bytes)
 }
 
 /* False when the call has ended. */
-static bool use_stream_window(struct gp_wire *wire, uint32_t id, struct gp_frame frame)
+static bool use_stream_window(struct gp_wire *wire, uint32_t id, const struct gp_frame *frame)
 {
     struct gp_call *call = &wire->slab[id];
 
-    if (wire_unlikely(frame.length > wire->stream_window - call->consumed)) {
+    if (wire_unlikely(frame->length > wire->stream_window - call->consumed)) {
         wire_note(wire, GP_CLASS_INTERNAL, "more DATA than the stream's window allows");
         wire_reset_stream(wire, id, GP_CLASS_INTERNAL, GP_H2_FLOW_CONTROL_ERROR);
         return false;
     }
-    call->consumed += frame.length;
-    if (call->consumed > wire->stream_window / 2 && !(frame.flags & GP_FLAG_END_STREAM) &&
+    call->consumed += frame->length;
+    if (call->consumed > wire->stream_window / 2 && !(frame->flags & GP_FLAG_END_STREAM) &&
         !(call->flags & GP_CALL_LEAVING)) {
-        wire_put_u32(wire, GP_FRAME_WINDOW_UPDATE, frame.stream_id, call->consumed);
+        wire_put_u32(wire, GP_FRAME_WINDOW_UPDATE, frame->stream_id, call->consumed);
         call->consumed = 0;
     }
     return !wire->over;
 }
 
-bool wire_on_data_head(struct gp_wire *wire, struct gp_frame frame, uint32_t *id)
+bool wire_on_data_head(struct gp_wire *wire, const struct gp_frame *frame, uint32_t *id)
 {
     *id = GP_CALLS_NONE;
-    if (wire_unlikely(wire_is_idle(wire, frame.stream_id)))
-        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "DATA on stream %u, which is idle", frame.stream_id);
-    else if (wire_unlikely(frame.flags & GP_FLAG_PADDED && frame.length == 0))
+    if (wire_unlikely(wire_is_idle(wire, frame->stream_id)))
+        wire_fail(wire, GP_H2_PROTOCOL_ERROR, "DATA on stream %u, which is idle", frame->stream_id);
+    else if (wire_unlikely(frame->flags & GP_FLAG_PADDED && frame->length == 0))
         wire_fail(wire, GP_H2_FRAME_SIZE_ERROR, "padded DATA without a length of its padding");
-    if (wire->over || !use_connection_window(wire, frame.length))
+    if (wire->over || !use_connection_window(wire, frame->length))
         return false;
-    *id = gp_roster_find(&wire->roster, frame.stream_id);
+    *id = gp_roster_find(&wire->roster, frame->stream_id);
     if (*id == GP_CALLS_NONE)
         return true;
     bool answered = wire->slab[*id].flags & GP_CALL_ANSWERED;
@@ -285,36 +287,38 @@ bool wire_on_data_head(struct gp_wire *wire, struct gp_frame frame, uint32_t *id
     return !wire->over;
 }
 
+/* The next of a ping-pong, or the end of it. */
+static void on_answers(struct gp_wire *wire, uint32_t id)
+{
+    struct gp_call *call = &wire->slab[id];
+
+    if (gp_call_may_send(wire->calls, call))
+        wire_send_more(wire, id);
+    else if (gp_call_should_close(wire->calls, call))
+        wire_half_close(wire, call);
+}
+
 static void on_messages(struct gp_wire *wire, uint32_t id, uint32_t count)
 {
     struct gp_call *call = &wire->slab[id];
     const struct gp_calls *calls = wire->calls;
+    enum gp_kind kind = calls->kind;
+    bool streams_to_us = kind == GP_KIND_SERVER_STREAM || kind == GP_KIND_BIDI_FREE;
 
-    if (calls->kind == GP_KIND_SERVER_STREAM || calls->kind == GP_KIND_BIDI_FREE)
+    if (streams_to_us)
         count = gp_call_takes(calls, call, count);
     if (calls->times)
         gp_message_times_came(calls->times, id, call->received, count, wire->now_ns);
     call->received += count;
     wire->messages_received += count;
-    switch (calls->kind) {
-    case GP_KIND_UNARY:
-    case GP_KIND_CLIENT_STREAM:
-        if (wire_unlikely(call->received > 1)) {
-            wire_note(wire, GP_CLASS_UNIMPLEMENTED, "more than one response message");
-            wire_leave(wire, id, GP_CLASS_UNIMPLEMENTED);
-        }
-        break;
-    case GP_KIND_SERVER_STREAM:
-    case GP_KIND_BIDI_FREE:
+    if (kind == GP_KIND_BIDI) {
+        on_answers(wire, id);
+    } else if (streams_to_us) {
         if (gp_call_has_all(calls, call))
             wire_leave(wire, id, GP_CLASS_OK);
-        break;
-    case GP_KIND_BIDI:
-        if (gp_call_may_send(calls, call))
-            wire_send_more(wire, id);
-        else if (gp_call_should_close(calls, call))
-            wire_half_close(wire, call);
-        break;
+    } else if (wire_unlikely(call->received > 1)) {
+        wire_note(wire, GP_CLASS_UNIMPLEMENTED, "more than one response message");
+        wire_leave(wire, id, GP_CLASS_UNIMPLEMENTED);
     }
 }
 
@@ -353,4 +357,20 @@ void wire_on_data_end(struct gp_wire *wire, uint32_t id)
     if (!(wire->slab[id].flags & GP_CALL_LEAVING))
         wire_note(wire, GP_CLASS_UNKNOWN, "the response ended without trailers, so without grpc-status");
     end_by_peer(wire, id, GP_CLASS_UNKNOWN);
+}
+
+bool wire_on_answer(struct gp_wire *wire, uint32_t stream_id, uint32_t body_bytes)
+{
+    uint32_t id = gp_roster_find(&wire->roster, stream_id), bytes = body_bytes + GP_MESSAGE_PREFIX_BYTES;
+    struct gp_call *call = &wire->slab[id == GP_CALLS_NONE ? 0 : id];
+
+    if (wire_unlikely(id == GP_CALLS_NONE || call->flags != GP_CALL_HALF_CLOSED ||
+                      body_bytes > wire->max_message_bytes || bytes > wire->stream_window ||
+                      bytes > wire->granted))
+        return false;
+    call->received = 1;
+    wire->messages_received++;
+    wire_close_stream(wire, id, GP_CLASS_OK, false);
+    use_connection_window(wire, bytes);
+    return true;
 }

@@ -79,7 +79,7 @@ static int make_late_room(struct gp_roster *roster)
 }
 
 /* Closing up behind it (Knuth, 6.4, algorithm R) instead of leaving a mark. */
-static void remove_late(struct gp_roster *roster, uint32_t call)
+void gp_roster_remove_late(struct gp_roster *roster, uint32_t call)
 {
     uint32_t hole = late_place(roster, roster->slab[call].stream_id), mask = roster->late_mask;
 
@@ -97,11 +97,6 @@ static void remove_late(struct gp_roster *roster, uint32_t call)
 
 /* --- the ring ---------------------------------------------------------------------------------- */
 
-static uint32_t *slot_of(const struct gp_roster *roster, uint32_t call)
-{
-    return &roster->ring[roster->slab[call].stream_id >> 1 & roster->mask];
-}
-
 /* Those that had slots of their own have so in a ring of twice the size. */
 static int grow_ring(struct gp_roster *roster)
 {
@@ -114,18 +109,18 @@ static int grow_ring(struct gp_roster *roster)
     roster->mask = old_size * 2 - 1;
     for (uint32_t i = 0; i < old_size; i++)
         if (old[i] != GP_CALLS_NONE)
-            *slot_of(roster, old[i]) = old[i];
+            *gp_roster_slot(roster, old[i]) = old[i];
     free(old);
     return 0;
 }
 
 /* A slot is taken: as long as the ring is well filled it is too small, otherwise its holder is late. */
-static int make_room(struct gp_roster *roster, uint32_t call)
+int gp_roster_make_room(struct gp_roster *roster, uint32_t call)
 {
-    while (*slot_of(roster, call) != GP_CALLS_NONE && roster->in_ring > roster->mask / 2)
+    while (*gp_roster_slot(roster, call) != GP_CALLS_NONE && roster->in_ring > roster->mask / 2)
         if (grow_ring(roster) != 0)
             return -1;
-    uint32_t *slot = slot_of(roster, call);
+    uint32_t *slot = gp_roster_slot(roster, call);
     if (*slot == GP_CALLS_NONE)
         return 0;
     if (make_late_room(roster) != 0)
@@ -134,27 +129,6 @@ static int make_room(struct gp_roster *roster, uint32_t call)
     *slot = GP_CALLS_NONE;
     roster->in_ring--;
     return 0;
-}
-
-int gp_roster_insert(struct gp_roster *roster, uint32_t call)
-{
-    if (*slot_of(roster, call) != GP_CALLS_NONE && make_room(roster, call) != 0)
-        return -1;
-    *slot_of(roster, call) = call;
-    roster->in_ring++;
-    return 0;
-}
-
-void gp_roster_remove(struct gp_roster *roster, uint32_t call)
-{
-    uint32_t *slot = slot_of(roster, call);
-
-    if (*slot == call) {
-        *slot = GP_CALLS_NONE;
-        roster->in_ring--;
-    } else {
-        remove_late(roster, call);
-    }
 }
 
 uint32_t gp_roster_next(const struct gp_roster *roster, uint32_t *cursor)

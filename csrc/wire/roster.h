@@ -22,11 +22,37 @@ struct gp_roster {
 int gp_roster_init(struct gp_roster *roster, const struct gp_call *slab); /* -1 when out of memory */
 void gp_roster_fini(struct gp_roster *roster);
 
-/* The call's record has the stream's id, before insert and until remove. -1 when out of memory. */
-int gp_roster_insert(struct gp_roster *roster, uint32_t call);
-void gp_roster_remove(struct gp_roster *roster, uint32_t call);
-
+/* What is not in its slot of the ring: room for it, finding it, and taking it out. */
+int gp_roster_make_room(struct gp_roster *roster, uint32_t call);
 uint32_t gp_roster_find_late(const struct gp_roster *roster, uint32_t stream_id);
+void gp_roster_remove_late(struct gp_roster *roster, uint32_t call);
+
+static inline uint32_t *gp_roster_slot(const struct gp_roster *roster, uint32_t call)
+{
+    return &roster->ring[roster->slab[call].stream_id >> 1 & roster->mask];
+}
+
+/* The call's record has the stream's id, before insert and until remove. -1 when out of memory. */
+static inline int gp_roster_insert(struct gp_roster *roster, uint32_t call)
+{
+    if (*gp_roster_slot(roster, call) != GP_CALLS_NONE && gp_roster_make_room(roster, call) != 0)
+        return -1;
+    *gp_roster_slot(roster, call) = call;
+    roster->in_ring++;
+    return 0;
+}
+
+static inline void gp_roster_remove(struct gp_roster *roster, uint32_t call)
+{
+    uint32_t *slot = gp_roster_slot(roster, call);
+
+    if (*slot != call) {
+        gp_roster_remove_late(roster, call);
+        return;
+    }
+    *slot = GP_CALLS_NONE;
+    roster->in_ring--;
+}
 
 static inline uint32_t gp_roster_find(const struct gp_roster *roster, uint32_t stream_id)
 {

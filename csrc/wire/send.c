@@ -22,16 +22,16 @@ static uint8_t *reserve(struct gp_wire *wire, size_t size)
     return bytes;
 }
 
-void wire_put_frame(struct gp_wire *wire, struct gp_frame frame, const void *payload)
+void wire_put_frame(struct gp_wire *wire, const struct gp_frame *frame, const void *payload)
 {
-    uint8_t *bytes = reserve(wire, GP_FRAME_HEADER_BYTES + frame.length);
+    uint8_t *bytes = reserve(wire, GP_FRAME_HEADER_BYTES + frame->length);
 
     if (!bytes)
         return;
-    gp_frame_write(bytes, frame);
-    if (frame.length > 0)
-        memcpy(bytes + GP_FRAME_HEADER_BYTES, payload, frame.length);
-    gp_output_commit(&wire->output, GP_FRAME_HEADER_BYTES + frame.length);
+    gp_frame_write(bytes, *frame);
+    if (payload)
+        memcpy(bytes + GP_FRAME_HEADER_BYTES, payload, frame->length);
+    gp_output_commit(&wire->output, GP_FRAME_HEADER_BYTES + frame->length);
 }
 
 void wire_put_u32(struct gp_wire *wire, enum gp_frame_type type, uint32_t stream_id, uint32_t value)
@@ -39,7 +39,7 @@ void wire_put_u32(struct gp_wire *wire, enum gp_frame_type type, uint32_t stream
     uint8_t payload[4];
 
     gp_put_u32(payload, value);
-    wire_put_frame(wire, (struct gp_frame){.type = type, .stream_id = stream_id, .length = sizeof payload},
+    wire_put_frame(wire, &(struct gp_frame){.type = type, .stream_id = stream_id, .length = sizeof payload},
                    payload);
 }
 
@@ -66,7 +66,7 @@ void wire_put_preface(struct gp_wire *wire, uint32_t max_header_bytes)
     size += put_setting(settings + size, GP_SETTING_INITIAL_WINDOW_SIZE, wire->stream_window);
     size += put_setting(settings + size, GP_SETTING_MAX_FRAME_SIZE, WIRE_MAX_FRAME);
     size += put_setting(settings + size, GP_SETTING_MAX_HEADER_LIST_SIZE, max_header_bytes);
-    wire_put_frame(wire, (struct gp_frame){.type = GP_FRAME_SETTINGS, .length = (uint32_t)size}, settings);
+    wire_put_frame(wire, &(struct gp_frame){.type = GP_FRAME_SETTINGS, .length = (uint32_t)size}, settings);
     if (wire->connection_window > GP_FRAME_DEFAULT_WINDOW) {
         wire_put_u32(wire, GP_FRAME_WINDOW_UPDATE, 0, wire->connection_window - GP_FRAME_DEFAULT_WINDOW);
         wire->granted = wire->connection_window;
@@ -81,10 +81,10 @@ static void put_block(struct gp_wire *wire, uint32_t stream_id, const uint8_t *b
     do {
         size_t part = size < wire->peer.max_frame_size ? size : wire->peer.max_frame_size;
         wire_put_frame(wire,
-                       (struct gp_frame){.type = (uint8_t)type,
-                                         .stream_id = stream_id,
-                                         .length = (uint32_t)part,
-                                         .flags = part == size ? GP_FLAG_END_HEADERS : 0},
+                       &(struct gp_frame){.type = (uint8_t)type,
+                                          .stream_id = stream_id,
+                                          .length = (uint32_t)part,
+                                          .flags = part == size ? GP_FLAG_END_HEADERS : 0},
                        block);
         block += part;
         size -= part;
@@ -97,7 +97,7 @@ void wire_half_close(struct gp_wire *wire, struct gp_call *call)
     call->flags |= GP_CALL_HALF_CLOSED;
     wire_put_frame(
         wire,
-        (struct gp_frame){.type = GP_FRAME_DATA, .stream_id = call->stream_id, .flags = GP_FLAG_END_STREAM},
+        &(struct gp_frame){.type = GP_FRAME_DATA, .stream_id = call->stream_id, .flags = GP_FLAG_END_STREAM},
         NULL);
 }
 
@@ -274,7 +274,7 @@ static bool put_data(struct gp_wire *wire, const struct gp_call *call, uint32_t 
                              .flags = end_stream ? GP_FLAG_END_STREAM : 0};
 
     if (part <= WIRE_SMALL_MESSAGE) {
-        wire_put_frame(wire, frame, data);
+        wire_put_frame(wire, &frame, data);
         return !wire->over;
     }
     uint8_t *bytes = reserve(wire, GP_FRAME_HEADER_BYTES);
