@@ -182,10 +182,10 @@ def _connections(measured: Measured) -> Section:
         title="What a connection more brings",
         verdict=_connections_verdict(points),
         text=(
-            f"Unary calls of 16 bytes each way, {CONCURRENCY} in flight, spread over the connections, in a "
+            f"Unary calls of 16 bytes each way, {CONCURRENCY} in flight, spread over connections, in a "
             f"closed loop of {demo.DURATION_S:g} s after {demo.WARMUP_S:g} s of warm-up, in {demo.ROUNDS} "
-            "rounds, each in an order of its own. Figures are medians of the rounds, whiskers their least and "
-            "most."
+            "rounds, each in an order of its own. Figures are medians of the rounds, whiskers their least "
+            "and most."
         ),
         pictures=[
             Picture(title="Throughput", svg=_throughput(points)),
