@@ -1,4 +1,4 @@
-/* The names of how calls end. */
+/* How calls end: the names, and when OK is OK. */
 #include "base/call.h"
 
 #include <assert.h>
@@ -14,4 +14,20 @@ const char *gp_class_name(enum gp_class class)
 
     assert((unsigned)class < GP_CLASS_COUNT);
     return names[class];
+}
+
+bool gp_call_is_complete(enum gp_kind kind, bool parked, uint32_t messages, uint32_t sent, uint32_t received)
+{
+    switch (kind) {
+    case GP_KIND_UNARY:
+    case GP_KIND_CLIENT_STREAM:
+        return received == 1;
+    case GP_KIND_SERVER_STREAM:
+        return parked || received > 0;
+    case GP_KIND_BIDI:
+        return parked || (received == sent && sent >= messages);
+    case GP_KIND_BIDI_FREE:
+        return parked || (received > 0 && received >= messages && sent >= messages);
+    }
+    return false;
 }

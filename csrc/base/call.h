@@ -60,11 +60,14 @@ struct gp_request {
  *   server_stream  the client has read `messages` and cancelled; or the server ended first, for the length is
  *                  its choice, but at least one message came, else UNKNOWN
  *   bidi           as many answers came as messages were sent, and `messages` of them, else UNKNOWN
- *   bidi_free      `messages` sent and no fewer received (then half-closed and cancelled), and at least one,
+ *   bidi_free      `messages` sent and no fewer received (then cancelled), and at least one,
  *                  else UNKNOWN
  *   parked         whatever number of messages came, but client_stream still needs its one response
  * A second response where the kind has one is not OK either. (C core keeps the status back then: such a call
  * ends by its deadline or by cancel_all.) */
+
+/* Whether a call whose status is OK has the messages its kind demands. `messages` is the request's. */
+bool gp_call_is_complete(enum gp_kind kind, bool parked, uint32_t messages, uint32_t sent, uint32_t received);
 
 /* A call that has ended. */
 struct gp_event {

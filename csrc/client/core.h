@@ -30,6 +30,8 @@ struct core_call {
     grpc_call *call; /* NULL while the id is not in flight */
     uint64_t sent_ns;
     uint32_t sent, received; /* messages */
+    uint32_t burst;          /* of them, sent in a row */
+    uint32_t rests_at;       /* its place among the resting, from 1; 0: it does not rest */
     uint8_t batches;         /* outstanding */
     bool sending;            /* a SEND is among them */
     bool half_closed;
@@ -65,6 +67,8 @@ struct core_client {
 
     struct core_call *calls;
     uint32_t call_count, in_flight;
+    struct core_call **resting; /* streams that pause in their sending, see core_call_wake */
+    uint32_t resting_count, steps_at_rest;
     enum gp_kind kind;
     uint64_t deadline_ns;
     uint32_t messages;
@@ -101,6 +105,14 @@ gpr_timespec core_time(uint64_t ns);
 int core_opts_copy(struct core_client *client, const struct gp_client_opts *opts, struct gp_error *err);
 void core_opts_free(struct core_client *client);
 
+/* Begin a batch; each comes back as a step of its name. `last` takes the half-close along. */
+void core_begin_whole(struct core_client *client, struct core_call *call);
+void core_begin_bare(struct core_client *client, struct core_call *call);
+void core_begin_send(struct core_client *client, struct core_call *call, bool last);
+void core_begin_receive(struct core_call *call);
+void core_begin_exchange(struct core_client *client, struct core_call *call, bool last);
+void core_begin_close(struct core_call *call);
+
 void core_call_init(struct core_call *call);
 void core_call_fini(struct core_call *call);
 void core_call_start(struct core_client *client, struct core_call *call, const struct core_channel *channel);
@@ -108,6 +120,9 @@ void core_call_start(struct core_client *client, struct core_call *call, const s
 /* A call that sends headers alone and is there for what its status tells. */
 void core_call_ask(struct core_client *client, struct core_call *call, const struct core_channel *channel,
                    uint64_t until_ns);
+
+/* The queue was found empty: streams that paused for that go on sending. */
+void core_call_wake(struct core_client *client);
 
 /* One of its batches is back. True when it was the last: the call is over, `event` (but for the id) is filled
  * and the storage is free for another. */

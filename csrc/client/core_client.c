@@ -17,6 +17,9 @@
 #define CONNECTING_MAX 128u /* at a time: more overflow the server's listen queue and cost seconds */
 #define STOP_LOOK_NS (20 * GP_NS_PER_MS)
 #define ASK_NS GP_NS_PER_S
+#define FINISH_NS (2 * GP_NS_PER_S) /* for calls to come back that were cancelled at the client's end */
+#define RESTING_NS GP_NS_PER_MS
+#define RESTING_STEPS 64u
 #define LATE_STEPS 64u /* what poll still takes in when its time has passed */
 
 /* --- gRPC itself ------------------------------------------------------------------------------- */
@@ -72,7 +75,8 @@ static int build_storage(struct core_client *client, const struct gp_client_opts
 {
     client->channels = aligned_zeros(opts->connections, sizeof *client->channels);
     client->calls = aligned_zeros(opts->max_in_flight, sizeof *client->calls);
-    if (!client->channels || !client->calls)
+    client->resting = calloc(opts->max_in_flight, sizeof *client->resting);
+    if (!client->channels || !client->calls || !client->resting)
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for %u calls in flight",
                             opts->max_in_flight);
     client->channel_count = opts->connections;
@@ -173,6 +177,24 @@ static bool next_step(struct core_client *client, uint64_t until_ns, struct gp_e
     return true;
 }
 
+/* Streams that rest go on when the queue has been found empty, or when enough of other things has happened.
+ * To be found empty takes a real wait, be it short: a look without one leaves the sockets alone. */
+static uint64_t patience_ns(const struct core_client *client, size_t count, uint64_t until_ns)
+{
+    if (count > 0)
+        return 0;
+    return client->resting_count > 0 ? gp_clock_now_ns() + RESTING_NS : until_ns;
+}
+
+static void let_rest(struct core_client *client, bool empty)
+{
+    client->steps_at_rest = empty ? RESTING_STEPS : client->steps_at_rest + 1;
+    if (client->steps_at_rest < RESTING_STEPS)
+        return;
+    client->steps_at_rest = 0;
+    core_call_wake(client);
+}
+
 /* What is there already is taken along, for that costs no waiting; but streams that step for ever must not
  * keep the caller beyond its time. */
 static size_t take_events(struct gp_client *base, struct gp_event *events, size_t capacity, uint64_t until_ns)
@@ -183,9 +205,15 @@ static size_t take_events(struct gp_client *base, struct gp_event *events, size_
     bool finished;
 
     for (unsigned steps = 0; count < capacity && (now_ns < until_ns || steps < LATE_STEPS); steps++) {
-        if (!next_step(client, count == 0 ? until_ns : 0, &events[count], &finished, &now_ns))
+        bool came =
+            next_step(client, patience_ns(client, count, until_ns), &events[count], &finished, &now_ns);
+
+        if (came)
+            count += finished;
+        if (client->resting_count > 0)
+            let_rest(client, !came);
+        else if (!came)
             break;
-        count += finished;
     }
     return count;
 }
@@ -299,15 +327,18 @@ static bool cpu_known(const struct gp_client *base, uint64_t since_ns)
 
 /* --- destroy ----------------------------------------------------------------------------------- */
 
-static void finish_calls(struct core_client *client)
+/* Whether all came back from being cancelled. */
+static bool finish_calls(struct core_client *client)
 {
     struct gp_event event;
-    uint64_t now_ns;
+    uint64_t until_ns = gp_clock_now_ns() + FINISH_NS, now_ns = 0;
     bool finished;
 
     cancel_all(&client->base);
-    while (client->in_flight > 0)
-        next_step(client, UINT64_MAX, &event, &finished, &now_ns);
+    while (client->in_flight > 0 && now_ns < until_ns)
+        if (!next_step(client, until_ns, &event, &finished, &now_ns))
+            break;
+    return client->in_flight == 0;
 }
 
 static void close_channels(struct core_client *client)
@@ -327,17 +358,22 @@ static void close_channels(struct core_client *client)
 static void destroy(struct gp_client *base)
 {
     struct core_client *client = (struct core_client *)base;
+    bool finished;
 
     if (client->pid != getpid())
         return;
-    finish_calls(client);
-    close_channels(client);
+    finished = finish_calls(client);
     gp_usage_leave(&client->usage);
+    if (!finished)
+        return; /* gRPC may still write into what a call has left there: better a leak than that, or waiting
+                   for ever */
+    close_channels(client);
     for (uint32_t i = 0; i < client->call_count; i++)
         core_call_fini(&client->calls[i]);
     core_opts_free(client);
     free(client->channels);
     free(client->calls);
+    free(client->resting);
     free(client);
 }
 

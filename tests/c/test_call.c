@@ -26,8 +26,32 @@ static void classes_have_names(void)
         CHECK(gp_class_name((enum gp_class) class)[0] != 0);
 }
 
+static void test_ok_needs_the_messages_of_the_kind(void)
+{
+    static const struct {
+        enum gp_kind kind;
+        bool parked;
+        uint32_t messages, sent, received;
+        bool complete;
+    } cases[] = {
+        {GP_KIND_UNARY, false, 0, 1, 1, true},          {GP_KIND_UNARY, false, 0, 1, 0, false},
+        {GP_KIND_UNARY, false, 0, 1, 2, false},         {GP_KIND_CLIENT_STREAM, false, 3, 3, 1, true},
+        {GP_KIND_CLIENT_STREAM, true, 0, 0, 0, false},  {GP_KIND_SERVER_STREAM, false, 5, 1, 2, true},
+        {GP_KIND_SERVER_STREAM, false, 5, 1, 0, false}, {GP_KIND_SERVER_STREAM, true, 0, 1, 0, true},
+        {GP_KIND_BIDI, false, 3, 3, 3, true},           {GP_KIND_BIDI, false, 3, 3, 2, false},
+        {GP_KIND_BIDI, false, 3, 2, 2, false},          {GP_KIND_BIDI, true, 0, 0, 0, true},
+        {GP_KIND_BIDI_FREE, false, 3, 3, 4, true},      {GP_KIND_BIDI_FREE, false, 3, 3, 2, false},
+        {GP_KIND_BIDI_FREE, false, 0, 0, 0, false},
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        CHECK(gp_call_is_complete(cases[i].kind, cases[i].parked, cases[i].messages, cases[i].sent,
+                                  cases[i].received) == cases[i].complete);
+}
+
 int main(void)
 {
+    test_ok_needs_the_messages_of_the_kind();
     classes_have_names();
     return 0;
 }
