@@ -36,6 +36,19 @@ def test_the_server_has_seen_what_the_client_counts(kind, within):
     assert result.row()["kind"] == kind
 
 
+@pytest.mark.parametrize("model", ["async:1", "thread"])
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_streams_without_an_end_of_their_own_end_with_the_run(kind, model):
+    with gp.Server(model=model) as server:
+        began = time.monotonic()
+        result = gp.load(server, kind=kind, concurrency=8, duration=0.5, warmup=0.1, transport="core")
+        took = time.monotonic() - began
+    assert result.status == {"OK": 8}
+    assert took < 4
+    assert kind == "server_stream" or result.messages_sent > 100
+    assert kind == "client_stream" or result.messages_received > 100  # also while both sides flood
+
+
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_messages_of_streams_are_counted(kind):
     with gp.Server() as server:
