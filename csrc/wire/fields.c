@@ -2,6 +2,7 @@
  * then the rules of RFC 9113, 8.2 and 8.3, field by field. */
 #include "wire/fields.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -9,26 +10,23 @@
 
 #include "base/error.h"
 #include "wire/hpack.h"
+#include "wire/known.h"
 #include "wire/status.h"
 
-#define KNOWN_BLOCKS 8u
-#define KNOWN_BYTES_MAX 512u /* longer blocks are rare, and cheap to compare with what they carry */
-#define MESSAGE_BYTES 256u   /* of grpc-message: enough for a cause */
+#define MESSAGE_BYTES 256u /* of grpc-message: enough for a cause */
 
-/* One block and its meaning. Its message, if any, follows its bytes. */
-struct known {
+/* What is remembered of a block; of the message only what it has, its end included. */
+struct meaning {
     struct gp_fields fields;
-    uint16_t size, message_size, capacity;
-    uint8_t bytes[];
+    uint16_t message_size; /* 0: the block has none */
+    char message[MESSAGE_BYTES];
 };
 
 struct gp_decoder {
     nghttp2_hd_inflater *inflater;
     uint32_t max_list_bytes;
     bool broken;
-    uint8_t known_count, next_known; /* the slot to be used next, round and round */
-    uint16_t known_sizes[KNOWN_BLOCKS];
-    struct known *known[KNOWN_BLOCKS]; /* slots keep their memory when they are forgotten */
+    struct gp_known known;
     uint64_t inflated;
     char message[MESSAGE_BYTES];
 };
@@ -203,46 +201,14 @@ static int inflate_block(struct gp_decoder *decoder, const uint8_t *block, size_
     return 0;
 }
 
-static void forget_blocks(struct gp_decoder *decoder)
+static void remember(struct gp_decoder *decoder, const uint8_t *block, size_t size,
+                     const struct reading *reading)
 {
-    decoder->known_count = 0;
-    decoder->next_known = 0;
-}
+    struct meaning meaning = {.fields = *reading->fields, .message_size = reading->message_size};
 
-/* When memory is short, the block is just not remembered. */
-static void remember_block(struct gp_decoder *decoder, const uint8_t *block, size_t size,
-                           const struct reading *reading)
-{
-    uint8_t slot = decoder->next_known;
-    struct known *known = decoder->known[slot];
-    size_t needed = size + reading->message_size;
-
-    if (size == 0 || size > KNOWN_BYTES_MAX)
-        return;
-    if (!known || known->capacity < needed) {
-        known = realloc(known, sizeof *known + needed);
-        if (!known)
-            return;
-        decoder->known[slot] = known;
-        known->capacity = (uint16_t)needed;
-    }
-    known->fields = *reading->fields;
-    known->size = (uint16_t)size;
-    known->message_size = reading->message_size;
-    memcpy(known->bytes, block, size);
-    memcpy(known->bytes + size, decoder->message, reading->message_size);
-    decoder->known_sizes[slot] = (uint16_t)size;
-    decoder->next_known = (uint8_t)((slot + 1) % KNOWN_BLOCKS);
-    if (decoder->known_count <= slot)
-        decoder->known_count = (uint8_t)(slot + 1);
-}
-
-static const struct known *find_block(const struct gp_decoder *decoder, const uint8_t *block, size_t size)
-{
-    for (unsigned i = 0; i < decoder->known_count; i++)
-        if (decoder->known_sizes[i] == size && memcmp(decoder->known[i]->bytes, block, size) == 0)
-            return decoder->known[i];
-    return NULL;
+    memcpy(meaning.message, decoder->message, meaning.message_size);
+    gp_known_add(&decoder->known, block, size, &meaning,
+                 offsetof(struct meaning, message) + meaning.message_size);
 }
 
 static enum gp_decoded read_unknown(struct gp_decoder *decoder, const uint8_t *block, size_t size,
@@ -254,15 +220,15 @@ static enum gp_decoded read_unknown(struct gp_decoder *decoder, const uint8_t *b
     *fields = (struct gp_fields){.grpc_status = -1};
     decoder->inflated++;
     if (!leaves_table)
-        forget_blocks(decoder);
+        gp_known_forget(&decoder->known);
     if (inflate_block(decoder, block, size, &reading) != 0) {
         decoder->broken = true;
         return GP_DECODED_BROKEN;
     }
     if (reading.list_bytes > decoder->max_list_bytes)
         return GP_DECODED_TOO_LARGE;
-    if (leaves_table)
-        remember_block(decoder, block, size, &reading);
+    if (leaves_table && size > 0)
+        remember(decoder, block, size, &reading);
     return GP_DECODED;
 }
 
@@ -271,12 +237,12 @@ enum gp_decoded gp_decoder_read(struct gp_decoder *decoder, const uint8_t *block
 {
     if (decoder->broken)
         return GP_DECODED_BROKEN;
-    const struct known *known = find_block(decoder, block, size);
-    if (!known)
+    const struct meaning *meaning = gp_known_find(&decoder->known, block, size);
+    if (!meaning)
         return read_unknown(decoder, block, size, fields);
-    *fields = known->fields;
-    if (known->message_size > 0)
-        memcpy(decoder->message, known->bytes + known->size, known->message_size);
+    *fields = meaning->fields;
+    if (meaning->message_size > 0)
+        memcpy(decoder->message, meaning->message, meaning->message_size);
     return GP_DECODED;
 }
 
@@ -295,7 +261,6 @@ void gp_decoder_destroy(struct gp_decoder *decoder)
     if (!decoder)
         return;
     nghttp2_hd_inflate_del(decoder->inflater);
-    for (unsigned i = 0; i < KNOWN_BLOCKS; i++)
-        free(decoder->known[i]);
+    gp_known_fini(&decoder->known);
     free(decoder);
 }
