@@ -9,11 +9,9 @@
 /* Values below 2048 have a slot each. Every further power of two is cut into 1024: bucket b holds the values
  * v with v >> b in [1024, 2048). The hour, 3.6e12, is below 2^42 = 2048 << 31, hence 32 buckets; the first
  * takes two halves and the others one. */
-#define SUB_BITS 11
 #define HALF (GP_HISTOGRAM_SUB_BUCKETS / 2)
 #define BUCKETS 32u
 
-_Static_assert(GP_HISTOGRAM_SUB_BUCKETS == 1u << SUB_BITS, "2048 sub-buckets");
 _Static_assert(GP_HISTOGRAM_SLOTS == (BUCKETS + 1) * HALF, "slots follow from buckets");
 _Static_assert(GP_HISTOGRAM_MAX_NS < (uint64_t)GP_HISTOGRAM_SUB_BUCKETS << (BUCKETS - 1), "the hour fits");
 _Static_assert(GP_HISTOGRAM_MAX_NS >= (uint64_t)GP_HISTOGRAM_SUB_BUCKETS << (BUCKETS - 2),
@@ -28,13 +26,6 @@ void gp_histogram_fini(struct gp_histogram *histogram)
 {
     free(histogram->counts);
     gp_histogram_init(histogram);
-}
-
-static inline uint32_t slot_of(uint64_t value_ns)
-{
-    uint32_t bucket = 64u - SUB_BITS - (uint32_t)__builtin_clzll(value_ns | (GP_HISTOGRAM_SUB_BUCKETS - 1));
-
-    return bucket * HALF + (uint32_t)(value_ns >> bucket);
 }
 
 static inline void touch(struct gp_histogram *histogram, uint32_t low, uint32_t high)
@@ -60,18 +51,16 @@ static inline int has_counts(struct gp_histogram *histogram)
     return histogram->counts != NULL;
 }
 
-void gp_histogram_record(struct gp_histogram *histogram, uint64_t value_ns)
+void gp_histogram_record_rare(struct gp_histogram *histogram, uint64_t value_ns)
 {
-    histogram->count++;
-    histogram->sum_ns += value_ns;
-    widen(histogram, value_ns, value_ns);
-    if (__builtin_expect(value_ns > GP_HISTOGRAM_MAX_NS, 0) || !has_counts(histogram)) {
-        histogram->overflow++;
+    if (value_ns <= GP_HISTOGRAM_MAX_NS && has_counts(histogram)) {
+        gp_histogram_record(histogram, value_ns);
         return;
     }
-    uint32_t slot = slot_of(value_ns);
-    histogram->counts[slot]++;
-    touch(histogram, slot, slot + 1);
+    histogram->count++;
+    histogram->sum_ns += value_ns;
+    histogram->overflow++;
+    widen(histogram, value_ns, value_ns);
 }
 
 void gp_histogram_record_many(struct gp_histogram *histogram, uint64_t value_ns, uint64_t count)
@@ -84,7 +73,7 @@ void gp_histogram_record_many(struct gp_histogram *histogram, uint64_t value_ns,
     if (value_ns > GP_HISTOGRAM_MAX_NS || !histogram->counts)
         histogram->overflow += count - 1;
     else
-        histogram->counts[slot_of(value_ns)] += count - 1;
+        histogram->counts[gp_histogram_slot(value_ns)] += count - 1;
 }
 
 void gp_histogram_add(struct gp_histogram *into, const struct gp_histogram *from)
@@ -113,12 +102,6 @@ void gp_histogram_reset(struct gp_histogram *histogram)
         memset(counts + histogram->low, 0, (histogram->high - histogram->low) * sizeof *counts);
     gp_histogram_init(histogram);
     histogram->counts = counts;
-}
-
-uint32_t gp_histogram_slot(uint64_t value_ns)
-{
-    assert(value_ns <= GP_HISTOGRAM_MAX_NS);
-    return slot_of(value_ns);
 }
 
 static uint32_t bucket_of_slot(uint32_t slot)

@@ -6,10 +6,13 @@
 #ifndef GP_BASE_HISTOGRAM_H
 #define GP_BASE_HISTOGRAM_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define GP_HISTOGRAM_SUB_BUCKETS 2048u /* 3 digits: a bucket is at most 1/1024 of its value wide */
+#define GP_HISTOGRAM_SUB_BITS 11
+#define GP_HISTOGRAM_SUB_BUCKETS                                                                             \
+    (1u << GP_HISTOGRAM_SUB_BITS) /* 2048: 3 digits: a bucket is at most 1/1024 of its value wide */
 #define GP_HISTOGRAM_MAX_NS UINT64_C(3600000000000)
 #define GP_HISTOGRAM_SLOTS 33792u
 
@@ -28,15 +31,15 @@ struct gp_histogram_entry {
 
 void gp_histogram_init(struct gp_histogram *histogram);
 void gp_histogram_fini(struct gp_histogram *histogram);
-void gp_histogram_record(struct gp_histogram *histogram, uint64_t value_ns);
+static inline void gp_histogram_record(struct gp_histogram *histogram, uint64_t value_ns);
 void gp_histogram_record_many(struct gp_histogram *histogram, uint64_t value_ns, uint64_t count);
 void gp_histogram_add(struct gp_histogram *into, const struct gp_histogram *from);
 void gp_histogram_reset(
     struct gp_histogram *histogram); /* to empty; keeps the memory, clears what was touched */
 
-uint32_t gp_histogram_slot(uint64_t value_ns);     /* where a value in range is counted */
-uint64_t gp_histogram_slot_low_ns(uint32_t slot);  /* the smallest value counted there */
-uint64_t gp_histogram_slot_high_ns(uint32_t slot); /* the largest */
+static inline uint32_t gp_histogram_slot(uint64_t value_ns); /* where a value in range is counted */
+uint64_t gp_histogram_slot_low_ns(uint32_t slot);            /* the smallest value counted there */
+uint64_t gp_histogram_slot_high_ns(uint32_t slot);           /* the largest */
 
 /* The value at or below which a share `q` of what was recorded lies, by nearest rank, inside [min, max].
  * 0 when empty. */
@@ -47,5 +50,41 @@ uint64_t gp_histogram_quantile_ns(const struct gp_histogram *histogram, double q
  * capacity is 0). */
 size_t gp_histogram_export(const struct gp_histogram *histogram, struct gp_histogram_entry *entries,
                            size_t capacity);
+
+/* Here for the compiler's sake, for they are on the path of every call: the rest of the layout is in
+ * histogram.c. */
+
+/* The first value, and those that have no slot. */
+void gp_histogram_record_rare(struct gp_histogram *histogram, uint64_t value_ns);
+
+static inline uint32_t gp_histogram_slot(uint64_t value_ns)
+{
+    assert(value_ns <= GP_HISTOGRAM_MAX_NS);
+    uint32_t bucket =
+        64u - GP_HISTOGRAM_SUB_BITS - (uint32_t)__builtin_clzll(value_ns | (GP_HISTOGRAM_SUB_BUCKETS - 1));
+
+    return bucket * (GP_HISTOGRAM_SUB_BUCKETS / 2) + (uint32_t)(value_ns >> bucket);
+}
+
+static inline void gp_histogram_record(struct gp_histogram *histogram, uint64_t value_ns)
+{
+    if (__builtin_expect(value_ns > GP_HISTOGRAM_MAX_NS || !histogram->counts, 0)) {
+        gp_histogram_record_rare(histogram, value_ns);
+        return;
+    }
+    uint32_t slot = gp_histogram_slot(value_ns);
+
+    histogram->counts[slot]++;
+    histogram->count++;
+    histogram->sum_ns += value_ns;
+    if (value_ns < histogram->min_ns)
+        histogram->min_ns = value_ns;
+    if (value_ns > histogram->max_ns)
+        histogram->max_ns = value_ns;
+    if (slot < histogram->low)
+        histogram->low = slot;
+    if (slot >= histogram->high)
+        histogram->high = slot + 1;
+}
 
 #endif

@@ -39,13 +39,6 @@ void gp_message_times_fini(struct gp_message_times *times)
     times->on = false;
 }
 
-void gp_message_times_add(struct gp_message_times *into, const struct gp_message_times *from)
-{
-    gp_histogram_add(&into->first, &from->first);
-    gp_histogram_add(&into->gap, &from->gap);
-    gp_histogram_add(&into->round_trip, &from->round_trip);
-}
-
 /* In ping-pong the next message may be sent as soon as the last answer is here, so one mark serves both. */
 void gp_message_times_came(struct gp_message_times *times, uint64_t id, uint32_t before, uint32_t count,
                            uint64_t now_ns)

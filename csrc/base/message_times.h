@@ -28,7 +28,6 @@ struct gp_message_times {
 /* Ids are below max_in_flight. -1 when out of memory. */
 int gp_message_times_init(struct gp_message_times *times, enum gp_kind kind, uint32_t max_in_flight);
 void gp_message_times_fini(struct gp_message_times *times);
-void gp_message_times_add(struct gp_message_times *into, const struct gp_message_times *from);
 
 /* A stream was sent. */
 static inline void gp_message_times_begin(struct gp_message_times *times, uint64_t id, uint64_t sent_ns)

@@ -62,28 +62,10 @@ static void test_only_what_comes_while_it_is_on(void)
     gp_message_times_fini(&t);
 }
 
-static void test_parts_add_up(void)
-{
-    struct gp_message_times a, b;
-
-    CHECK(gp_message_times_init(&a, GP_KIND_SERVER_STREAM, 1) == 0);
-    CHECK(gp_message_times_init(&b, GP_KIND_SERVER_STREAM, 1) == 0);
-    a.on = b.on = true;
-    gp_message_times_begin(&a, 0, 0);
-    gp_message_times_begin(&b, 0, 0);
-    gp_message_times_came(&a, 0, 0, 2, 5);
-    gp_message_times_came(&b, 0, 0, 3, 9);
-    gp_message_times_add(&a, &b);
-    CHECK(a.first.count == 2 && a.first.sum_ns == 14 && a.gap.count == 3 && a.round_trip.count == 0);
-    gp_message_times_fini(&a);
-    gp_message_times_fini(&b);
-}
-
 int main(void)
 {
     test_first_message_and_gaps();
     test_ping_pong_has_round_trips();
     test_only_what_comes_while_it_is_on();
-    test_parts_add_up();
     return 0;
 }
