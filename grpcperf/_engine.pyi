@@ -57,6 +57,9 @@ class Child:
     def close(self, grace: float = ...) -> None:
         """End it, with SIGKILL after `grace` seconds. Idempotent, quiet when it is dead; in a forked child a no-op."""
 
+Client = dict[str, Any]
+"""transport, target (as probe resolved it), authority, connections, channel_args (dict of int or str, of C core)."""
+
 Request = dict[str, Any]
 """kind ("unary", "server_stream", "client_stream", "bidi", "bidi_free"), method, message (bytes), metadata
 (sequence of (str, str)), deadline (seconds, 0 none), messages (0: no bound)."""
@@ -67,11 +70,7 @@ class Run:
     def __init__(
         self,
         *,
-        transport: str,
-        target: str,
-        authority: str,
-        connections: int,
-        channel_args: Mapping[str, int | str],
+        client: Client,
         request: Request,
         threads: int,
         concurrency: int,
@@ -104,11 +103,7 @@ class Park:
     def __init__(
         self,
         *,
-        transport: str,
-        target: str,
-        authority: str,
-        connections: int,
-        channel_args: Mapping[str, int | str],
+        client: Client,
         request: Request,
         calls: int,
         connect_timeout: float,

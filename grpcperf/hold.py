@@ -10,7 +10,7 @@ from grpcperf import _engine, units
 from grpcperf.descriptors import require_descriptors
 from grpcperf.engine import translated
 from grpcperf.errors import Interrupted, InvalidRequest, ServerDied
-from grpcperf.load import CONNECT_S, probe
+from grpcperf.load import CONNECT_S, engine_client, probe
 from grpcperf.result import Status
 from grpcperf.spec import Load
 from grpcperf.targets.target import Measurable, as_target
@@ -74,11 +74,7 @@ class Hold:
         request["messages"] = int(self._send_first)
         with translated():
             self._park = _engine.Park(
-                transport=spec.transport,
-                target=peer.resolved,
-                authority=target.authority or peer.authority,
-                connections=spec.connections,
-                channel_args=spec.channel_args,
+                client=engine_client(target, spec, peer),
                 request=request,
                 calls=self.calls,
                 connect_timeout=CONNECT_S,

@@ -60,11 +60,7 @@ class LoadRun:
         self._lock = threading.Lock()
         with translated():
             self._run: _engine.Run | None = _engine.Run(
-                transport=spec.transport,
-                target=peer.resolved,
-                authority=target.authority or peer.authority,
-                connections=spec.connections,
-                channel_args=spec.channel_args,
+                client=engine_client(target, spec, peer),
                 request=spec.engine_request(_engine.benchmark_request),
                 threads=spec.threads,
                 concurrency=spec.concurrency,
@@ -244,6 +240,17 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
     except KeyboardInterrupt:
         result = _result(spec, dict(_NOTHING), {}, interrupted=True)
         raise Interrupted("interrupted before anything was measured", result) from None
+
+
+def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
+    """The Client of _engine.pyi."""
+    return {
+        "transport": spec.transport,
+        "target": peer.resolved,
+        "authority": target.authority or peer.authority,
+        "connections": spec.connections,
+        "channel_args": spec.channel_args,
+    }
 
 
 def probe(target: Measurable) -> Peer:

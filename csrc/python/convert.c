@@ -139,12 +139,12 @@ static int parse_kind(PyObject *name, enum gp_kind *kind)
     return -1;
 }
 
-/* A key of the request, which must be there. Borrowed. */
-static PyObject *need(PyObject *request, const char *key)
+/* A key that must be there. Borrowed. */
+static PyObject *need(PyObject *dict, const char *key)
 {
-    PyObject *value = PyDict_GetItemString(request, key);
+    PyObject *value = PyDict_GetItemString(dict, key);
     if (!value)
-        PyErr_Format(PyExc_KeyError, "a request needs %s", key);
+        PyErr_Format(PyExc_KeyError, "%s is missing", key);
     return value;
 }
 
@@ -203,28 +203,46 @@ static int parse_args(struct call_opts *calls, PyObject *args)
     return 0;
 }
 
-int call_opts_init(struct call_opts *calls, PyObject *request, PyObject *channel_args)
+static int parse_request(struct call_opts *calls, PyObject *request)
 {
     struct gp_request *out = &calls->opts.request;
     PyObject *kind, *method, *message, *metadata, *deadline, *messages;
     char *data;
     Py_ssize_t size;
-    if (!PyDict_Check(request)) {
-        PyErr_SetString(PyExc_TypeError, "a request is a dict");
-        return -1;
-    }
     if (!(kind = need(request, "kind")) || !(method = need(request, "method")) ||
         !(message = need(request, "message")) || !(metadata = need(request, "metadata")) ||
         !(deadline = need(request, "deadline")) || !(messages = need(request, "messages")))
         return -1;
     if (parse_kind(kind, &out->kind) || !(out->method = PyUnicode_AsUTF8(method)) ||
         PyBytes_AsStringAndSize(message, &data, &size) || !convert_seconds(deadline, &out->deadline_ns) ||
-        !convert_u32(messages, &out->messages) || parse_metadata(calls, metadata) ||
-        parse_args(calls, channel_args))
+        !convert_u32(messages, &out->messages) || parse_metadata(calls, metadata))
         return -1;
     out->message = data;
     out->message_bytes = (size_t)size;
     return 0;
+}
+
+static int parse_client(struct call_opts *calls, PyObject *client)
+{
+    struct gp_client_opts *out = &calls->opts;
+    PyObject *transport, *target, *authority, *connections, *channel_args;
+    if (!(transport = need(client, "transport")) || !(target = need(client, "target")) ||
+        !(authority = need(client, "authority")) || !(connections = need(client, "connections")) ||
+        !(channel_args = need(client, "channel_args")))
+        return -1;
+    if (!(out->transport = PyUnicode_AsUTF8(transport)) || !(out->target = PyUnicode_AsUTF8(target)) ||
+        !(out->authority = PyUnicode_AsUTF8(authority)) || !convert_u32(connections, &out->connections) ||
+        parse_args(calls, channel_args))
+        return -1;
+    return 0;
+}
+
+int call_opts_init(struct call_opts *calls, PyObject *client, PyObject *request)
+{
+    if (PyDict_Check(client) && PyDict_Check(request))
+        return parse_client(calls, client) || parse_request(calls, request) ? -1 : 0;
+    PyErr_SetString(PyExc_TypeError, "a client and a request are dicts");
+    return -1;
 }
 
 void call_opts_fini(struct call_opts *calls)

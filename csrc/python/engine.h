@@ -53,15 +53,16 @@ int convert_u32(PyObject *number, void *u32);
 int convert_u64(PyObject *number, void *u64);
 int convert_seconds(PyObject *number, void *ns_u64);
 
-/* Python's description of calls as the client room wants it. The pointers in `opts` lead into the objects
- * given, so those must live until the opts have been used. */
+/* Python's description of a client and its calls as the client room wants it. The pointers in `opts` lead
+ * into the objects given, so those must live until the opts have been used. */
 struct call_opts {
     struct gp_client_opts opts;
     struct gp_metadata *metadata;
     struct gp_client_arg *args;
 };
 
-int call_opts_init(struct call_opts *calls, PyObject *request, PyObject *channel_args);
+/* `client` and `request` are the dicts of those names in _engine.pyi. */
+int call_opts_init(struct call_opts *calls, PyObject *client, PyObject *request);
 void call_opts_fini(struct call_opts *calls);
 
 PyObject *histogram_to_python(const struct gp_histogram *histogram);

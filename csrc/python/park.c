@@ -28,17 +28,14 @@ static int create(struct park_object *self, struct engine_state *state, const st
 
 static int park_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"transport", "target", "authority",       "connections", "channel_args",
-                            "request",   "calls",  "connect_timeout", NULL};
+    static char *names[] = {"client", "request", "calls", "connect_timeout", NULL};
     struct park_object *self = (struct park_object *)object;
     struct engine_state *state = engine_state_of(object);
     struct gp_park_opts opts = {0};
     struct call_opts calls = {0};
-    PyObject *request, *channel_args;
+    PyObject *client, *request;
     int status = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "$sssO&OOO&O&:Park", names, &calls.opts.transport,
-                                     &calls.opts.target, &calls.opts.authority, convert_u32,
-                                     &calls.opts.connections, &channel_args, &request, convert_u32,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "$OOO&O&:Park", names, &client, &request, convert_u32,
                                      &calls.opts.max_in_flight, convert_seconds, &opts.connect_timeout_ns) ||
         engine_claim(state))
         return -1;
@@ -46,7 +43,7 @@ static int park_init(PyObject *object, PyObject *args, PyObject *keywords)
         PyErr_SetString(PyExc_TypeError, "a Park is set up once");
         return -1;
     }
-    if (!call_opts_init(&calls, request, channel_args)) {
+    if (!call_opts_init(&calls, client, request)) {
         calls.opts.request.parked = true;
         opts.client = calls.opts;
         status = create(self, state, &opts);

@@ -46,33 +46,29 @@ static int create(struct run_object *self, struct engine_state *state, const str
 
 static int run_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"transport",    "target",  "authority",   "connections",     "channel_args",
-                            "request",      "threads", "concurrency", "connect_timeout", "warmup",
-                            "duration",     "calls",   "drain",       "think_time",      "server_pid",
-                            "server_pidfd", "cpus",    NULL};
+    static char *names[] = {"client",     "request",      "threads", "concurrency", "connect_timeout",
+                            "warmup",     "duration",     "calls",   "drain",       "think_time",
+                            "server_pid", "server_pidfd", "cpus",    NULL};
     struct run_object *self = (struct run_object *)object;
     struct engine_state *state = engine_state_of(object);
     struct gp_run_opts opts = {0};
-    struct gp_client_opts client = {0};
     struct call_opts calls = {0};
-    PyObject *request, *channel_args, *cpus;
+    PyObject *client, *request, *cpus;
     int status = -1;
-    if (!PyArg_ParseTupleAndKeywords(
-            args, keywords, "$sssO&OOO&O&O&O&O&O&O&O&iiO:Run", names, &client.transport, &client.target,
-            &client.authority, convert_u32, &client.connections, &channel_args, &request, convert_u32,
-            &opts.threads, convert_u32, &opts.concurrency, convert_seconds, &opts.connect_timeout_ns,
-            convert_seconds, &opts.warmup_ns, convert_seconds, &opts.duration_ns, convert_u64, &opts.calls,
-            convert_seconds, &opts.drain_ns, convert_seconds, &opts.think_ns, &opts.server_pid,
-            &opts.server_pidfd, &cpus) ||
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "$OOO&O&O&O&O&O&O&O&iiO:Run", names, &client, &request,
+                                     convert_u32, &opts.threads, convert_u32, &opts.concurrency,
+                                     convert_seconds, &opts.connect_timeout_ns, convert_seconds,
+                                     &opts.warmup_ns, convert_seconds, &opts.duration_ns, convert_u64,
+                                     &opts.calls, convert_seconds, &opts.drain_ns, convert_seconds,
+                                     &opts.think_ns, &opts.server_pid, &opts.server_pidfd, &cpus) ||
         engine_claim(state))
         return -1;
     if (self->run) {
         PyErr_SetString(PyExc_TypeError, "a Run is set up once");
         return -1;
     }
-    calls.opts = client;
     calls.opts.max_in_flight = opts.concurrency;
-    if (!call_opts_init(&calls, request, channel_args) && !parse_cpus(cpus, &opts)) {
+    if (!call_opts_init(&calls, client, request) && !parse_cpus(cpus, &opts)) {
         opts.client = calls.opts;
         status = create(self, state, &opts);
     }
