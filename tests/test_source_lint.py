@@ -374,7 +374,7 @@ def test_files_left_out_of_a_build_are_found() -> None:
 @pytest.mark.parametrize(
     "line",
     ["cd /" + "work/main", 'open("/' + 'root/x")', "/home/" + "anna/grpcperf", "--index-" + "url x",
-     "https://files.pythonhosted" + ".org/x", "https://packages" + ":8080/", "GOPROXY=" + "https://go.example.com"],
+     "https:/" + "/files.pythonho" + "sted.org/x", "https:/" + "/packages:8080/", "GOPROXY=" + "https://go.example.com"],
 )  # fmt: skip
 def test_machine_traces_are_found(line: str) -> None:
     assert len(machine_traces("README.md", f"first\n{line}\n")) == 1

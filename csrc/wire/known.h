@@ -8,8 +8,7 @@
 #include <stdint.h>
 
 #define GP_KNOWN_BLOCKS 8u
-#define GP_KNOWN_BYTES_MAX 512u /* longer ones are rare, and their reading is cheap beside what they carry   \
-                                 */
+#define GP_KNOWN_BYTES_MAX 512u /* longer ones are rare: reading them is cheap beside what they carry */
 
 struct gp_known_block;
 
