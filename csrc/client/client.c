@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "client/transport.h"
 
-static const struct gp_transport *const transports[] = {&gp_core_transport};
+static const struct gp_transport *const transports[] = {&gp_core_transport, &gp_wire_transport};
 
 #define TRANSPORTS (sizeof transports / sizeof transports[0])
 
@@ -17,10 +17,7 @@ static const struct gp_transport *find_transport(const char *name, struct gp_err
     for (size_t i = 0; i < TRANSPORTS; i++)
         if (strcmp(transports[i]->name, name) == 0)
             return transports[i];
-    if (strcmp(name, "wire") == 0)
-        gp_error_set(err, GP_ERROR_INVALID, "transport \"wire\" is not built yet: use \"core\"");
-    else
-        gp_error_set(err, GP_ERROR_INVALID, "transport \"%s\" is not known: use \"core\"", name);
+    gp_error_set(err, GP_ERROR_INVALID, "transport \"%s\" is not known: use \"core\" or \"wire\"", name);
     return NULL;
 }
 
@@ -78,6 +75,17 @@ void gp_client_cancel_all(struct gp_client *client)
 void gp_client_stats(const struct gp_client *client, struct gp_client_stats *stats)
 {
     client->transport->stats(client, stats);
+}
+
+size_t gp_client_causes(const struct gp_client *client, struct gp_client_cause causes[GP_CLIENT_CAUSES])
+{
+    return client->transport->causes ? client->transport->causes(client, causes) : 0;
+}
+
+void gp_client_setups(const struct gp_client *client, struct gp_histogram *into)
+{
+    if (client->transport->setups)
+        client->transport->setups(client, into);
 }
 
 uint64_t gp_client_cpu_ns(struct gp_client *client)

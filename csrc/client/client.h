@@ -16,7 +16,9 @@
 
 struct gp_error;
 struct gp_client;
+struct gp_histogram;
 struct gp_message_times;
+struct gp_tls_opts;
 
 struct gp_client_arg { /* a channel argument of C core */
     const char *key;
@@ -25,14 +27,20 @@ struct gp_client_arg { /* a channel argument of C core */
 };
 
 struct gp_client_opts {
-    const char *transport; /* "core" */
+    const char *transport; /* "core" or "wire" */
     const char *target;    /* as gp_probe resolved it: "ipv4:127.0.0.1:50051" */
     const char *authority;
     uint32_t connections;
     uint32_t max_in_flight; /* ids are below this */
     struct gp_request request;
-    const struct gp_client_arg *args;
+    const struct gp_tls_opts *tls;    /* NULL: plaintext */
+    const struct gp_client_arg *args; /* core */
     size_t arg_count;
+    uint32_t window;            /* wire: what the peer may send unasked, on a stream and on the connection;
+                                   0: 4 and 16 MiB */
+    uint32_t max_message_bytes; /* wire: larger ones end in RESOURCE_EXHAUSTED; 0: 4 MiB, gRPC's own */
+    bool gzip;                  /* wire: send messages compressed */
+    bool busy_poll;             /* wire: never sleep. Whether it was idle is told by the stats, not by CPU */
     /* Streams: where to note when messages came (base/message_times.h): `begin` when a call is sent, `came`
      * with each lot of messages counted in messages_received. Not owned, outlives the client; NULL: nobody
      * wants it. */
@@ -46,6 +54,23 @@ struct gp_client_stats {
     uint32_t reconnects;
     uint64_t messages_sent; /* handed to the transport; unary calls' count too */
     uint64_t messages_received;
+    /* The rest is wire's; core leaves it 0. */
+    uint64_t retried;           /* calls that the peer is known not to have begun, sent again elsewhere */
+    uint64_t polls, idle_polls; /* times the kernel was asked for what is ready, and had nothing */
+    uint64_t setups; /* connections set up, from socket to the peer's SETTINGS, and how long it took */
+    uint64_t setup_min_ns, setup_max_ns, setup_sum_ns;
+    uint64_t tls_resumed;            /* of them, those that took up an earlier TLS session */
+    uint32_t max_concurrent_streams; /* the least that a peer allows on a connection; UINT32_MAX: no limit */
+};
+
+/* Why calls ended badly. */
+#define GP_CLIENT_CAUSES 16u
+#define GP_CLIENT_CAUSE_BYTES 240u
+
+struct gp_client_cause {
+    enum gp_class class;
+    uint64_t calls;
+    char text[GP_CLIENT_CAUSE_BYTES];
 };
 
 /* Version of the gRPC C core in use, as it gives it itself, e.g. "29.0.0". Starts nothing. */
@@ -54,17 +79,20 @@ const char *gp_client_core_version(void);
 /* Copies what it needs of opts. */
 int gp_client_create(struct gp_client **client, const struct gp_client_opts *opts, struct gp_error *err);
 
-/* Establish all connections, a bounded number at a time. -1 when none could be; some missing is told by
- * stats. `stop` is looked at about every 20 ms and gives GP_ERROR_STOPPED. */
+/* Establish all connections, a bounded number at a time. Wire: each counts when the peer's SETTINGS are
+ * there. -1 when none could be; some missing is told by stats. `stop` is looked at about every 20 ms and
+ * gives GP_ERROR_STOPPED. */
 int gp_client_connect(struct gp_client *client, uint64_t timeout_ns, const atomic_int *stop,
                       struct gp_error *err);
 
-/* Start one call for each id, on connections taken in turn. */
+/* Start one call for each id, on connections taken in turn. When none is open a call waits (wire) for one
+ * that is being set up, at most a second and not beyond its deadline; then, or at once when none is, it ends
+ * as TRANSPORT. (Core: UNAVAILABLE.) */
 void gp_client_submit(struct gp_client *client, const uint64_t *ids, size_t count);
 
 /* Wait until a call has finished, until `until_ns` (gp_clock_now_ns) at the latest, and fill `events`;
- * returns their number. Core waits in whole milliseconds, rounded up; a time that has passed makes it look
- * without waiting. */
+ * returns their number. Core waits in whole milliseconds, rounded up; wire wakes at its time. A time that has
+ * passed makes it look without waiting. */
 size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t capacity, uint64_t until_ns);
 
 /* Let streams that have no bound end as OK after the message they are at. */
@@ -74,6 +102,13 @@ void gp_client_end(struct gp_client *client);
 void gp_client_cancel_all(struct gp_client *client);
 
 void gp_client_stats(const struct gp_client *client, struct gp_client_stats *stats);
+
+/* The causes known for calls that came back from poll, most frequent ones or not; returns their number, at
+ * most GP_CLIENT_CAUSES. Core tells none. */
+size_t gp_client_causes(const struct gp_client *client, struct gp_client_cause causes[GP_CLIENT_CAUSES]);
+
+/* Add the times that setting up connections took (wire). */
+void gp_client_setups(const struct gp_client *client, struct gp_histogram *into);
 
 /* CPU that the client has used so far, for differences: the polling thread's, and that of threads the
  * transport keeps out of sight. C core mixes the work of all clients of a process (csrc/client/usage.h):

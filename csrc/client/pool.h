@@ -10,6 +10,7 @@ struct gp_pool {
 };
 
 void gp_pool_init(struct gp_pool *pool, uint32_t connections);
-uint32_t gp_pool_take(struct gp_pool *pool); /* an index below `connections` */
+void gp_pool_resize(struct gp_pool *pool, uint32_t connections); /* there are more or fewer of them now */
+uint32_t gp_pool_take(struct gp_pool *pool); /* an index below `connections`, which must not be 0 */
 
 #endif

@@ -388,3 +388,13 @@ const char *gp_wire_cause(const struct gp_wire *wire)
 {
     return wire->cause;
 }
+
+enum gp_class gp_wire_cause_class(const struct gp_wire *wire)
+{
+    return wire->cause_class;
+}
+
+size_t gp_wire_output_bytes(const struct gp_wire *wire)
+{
+    return wire->output.queued;
+}

@@ -81,6 +81,7 @@ void gp_wire_lost(struct gp_wire *wire, const char *cause, uint64_t now_ns);
 size_t gp_wire_gather(struct gp_wire *wire, struct iovec *pieces, size_t capacity, uint64_t now_ns);
 void gp_wire_written(struct gp_wire *wire, size_t bytes);
 bool gp_wire_has_output(const struct gp_wire *wire);
+size_t gp_wire_output_bytes(const struct gp_wire *wire); /* framed and not written */
 
 bool gp_wire_ready(const struct gp_wire *wire);         /* the peer's SETTINGS have come */
 bool gp_wire_open(const struct gp_wire *wire);          /* takes more calls */
@@ -98,6 +99,7 @@ void gp_wire_stats(const struct gp_wire *wire, struct gp_wire_stats *stats);
 const struct gp_settings *gp_wire_settings(const struct gp_wire *wire); /* the peer's */
 const char *
 gp_wire_cause(const struct gp_wire *wire); /* why it is over, or of the last call that ended without OK; "" */
+enum gp_class gp_wire_cause_class(const struct gp_wire *wire); /* that of the calls it is the cause for */
 
 void gp_wire_destroy(struct gp_wire *wire);
 

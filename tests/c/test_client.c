@@ -30,8 +30,8 @@ static void nonsense_is_refused(void)
 {
     struct gp_client_opts opts = good;
 
-    opts.transport = "wire";
-    refused(opts, "not built yet");
+    opts.transport = "Wire";
+    refused(opts, "is not known");
     opts.transport = "carrier pigeon";
     refused(opts, "carrier pigeon");
     opts = good;

@@ -1,0 +1,192 @@
+/* wire_calls: calls between submit and poll that are no connection's business: which connection takes one,
+ * those that wait for any, deadlines, sending again, and taking in what has finished. */
+#include "client/wire.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+
+#define PATIENCE_NS GP_NS_PER_S /* how long a call waits for a connection */
+
+/* --- calls that no connection has -------------------------------------------------------------- */
+
+/* The next connection that takes a call; NULL: none does. Stream ids may have come to their end. */
+struct wire_link *wire_calls_pick(struct wire_client *client)
+{
+    while (client->pool.connections > 0) {
+        struct wire_link *link = client->open[gp_pool_take(&client->pool)];
+
+        if (gp_wire_open(link->wire))
+            return link;
+        link->state = WIRE_LEAVING;
+        wire_slots_leaving(client, link);
+        wire_link_mark_dirty(client, link); /* so that it is closed if it has no calls */
+    }
+    return NULL;
+}
+
+static void release_held(struct wire_client *client)
+{
+    while (gp_waits_any_held(&client->waits)) {
+        struct wire_link *link = wire_calls_pick(client);
+
+        if (!link)
+            return;
+        wire_link_submit(client, link, gp_waits_release(&client->waits));
+    }
+}
+
+void wire_calls_fail_held(struct wire_client *client, enum gp_class class)
+{
+    while (gp_waits_any_held(&client->waits))
+        gp_waits_fail(&client->waits, client->waits.waiting.first, class);
+}
+
+/* Calls wait as long as there is hope, and for a second at most. */
+void wire_calls_tend_held(struct wire_client *client)
+{
+    struct gp_waits *waits = &client->waits;
+
+    if (!gp_waits_any_held(waits))
+        return;
+    release_held(client);
+    if (!wire_is_hopeful(client) && client->pool.connections == 0)
+        wire_calls_fail_held(client, GP_CLASS_TRANSPORT);
+    while (gp_waits_any_held(waits) &&
+           client->now_ns - waits->calls[waits->waiting.first].held_ns >= PATIENCE_NS)
+        gp_waits_fail(waits, waits->waiting.first, GP_CLASS_TRANSPORT);
+}
+
+uint64_t wire_calls_due_ns(const struct wire_client *client)
+{
+    const struct gp_waits *waits = &client->waits;
+    uint64_t held_ns = UINT64_MAX, deadline_ns = gp_waits_due_ns(waits);
+
+    if (gp_waits_any_held(waits))
+        held_ns = waits->calls[waits->waiting.first].held_ns + PATIENCE_NS;
+    return held_ns < deadline_ns ? held_ns : deadline_ns;
+}
+
+void wire_calls_expire(struct wire_client *client)
+{
+    uint32_t id;
+
+    while ((id = gp_waits_expire(&client->waits, client->now_ns)) != GP_WAITS_NONE) {
+        uint32_t owner = gp_calls_owner(client->calls, id);
+
+        if (client->waits.calls[id].waiting) {
+            gp_waits_fail(&client->waits, id, GP_CLASS_DEADLINE_EXCEEDED);
+        } else if (owner != WIRE_NONE) { /* else it has finished and waits to be taken */
+            struct wire_link *link = client->links[owner];
+
+            gp_wire_abort(link->wire, id, GP_CLASS_DEADLINE_EXCEEDED, client->now_ns);
+            wire_link_account(client, link);
+            wire_link_mark_dirty(client, link);
+        }
+    }
+}
+
+/* --- finished calls ---------------------------------------------------------------------------- */
+
+/* A call that its peer is known not to have begun may be sent again, once, and counts from when it was sent
+ * first. */
+static bool retry(struct wire_client *client, const struct gp_event *event)
+{
+    struct gp_waits_call *call = &client->waits.calls[event->id];
+    struct wire_link *link;
+
+    if (!event->refused || call->retried || client->cancelled ||
+        (client->waits.span_ns > 0 && !call->aged)) /* its deadline has come */
+        return false;
+    call->retried = true;
+    call->sent_ns = event->sent_ns;
+    client->retried++;
+    client->retrying++;
+    link = gp_waits_any_held(&client->waits) ? NULL : wire_calls_pick(client);
+    if (link)
+        wire_link_submit(client, link, (uint32_t)event->id);
+    else
+        gp_waits_hold(&client->waits, (uint32_t)event->id, client->now_ns);
+    return true;
+}
+
+static void forget(struct wire_client *client, uint64_t id)
+{
+    client->retrying -= client->waits.calls[id].retried;
+    gp_waits_end(&client->waits, (uint32_t)id);
+}
+
+/* True: it is the caller's; false: it was sent again. */
+static bool take_in(struct wire_client *client, struct gp_event *event)
+{
+    const struct gp_waits_call *call = &client->waits.calls[event->id];
+    bool again = event->refused && retry(client, event);
+
+    if (gp_causes_pending(&client->causes))
+        gp_causes_pass(&client->causes, again ? GP_CLASS_OK : event->class, client->taken);
+    client->taken++;
+    if (again)
+        return false;
+    if (call->retried)
+        event->sent_ns = call->sent_ns;
+    forget(client, event->id);
+    return true;
+}
+
+/* Whether a finished call is nothing but its event: then its other record is not even looked at. */
+static bool is_plain(const struct wire_client *client, const struct gp_event *event)
+{
+    return !event->refused && client->waits.span_ns == 0 && client->retrying == 0 &&
+           !gp_causes_pending(&client->causes);
+}
+
+static size_t take_finished(struct wire_client *client, struct gp_event *events, size_t capacity)
+{
+    size_t came = gp_calls_take(client->calls, events, capacity), count = 0;
+
+    for (size_t i = 0; i < came; i++) {
+        if (i != count)
+            events[count] = events[i];
+        if (is_plain(client, &events[count])) {
+            client->taken++;
+            count++;
+        } else {
+            count += take_in(client, &events[count]);
+        }
+    }
+    return count;
+}
+
+static size_t take_failed(struct wire_client *client, struct gp_event *events, size_t capacity)
+{
+    char text[GP_CLIENT_CAUSE_BYTES + 32];
+    uint64_t without = 0;
+    size_t count = 0;
+    uint32_t id;
+
+    while (count < capacity && (id = gp_waits_take_failed(&client->waits)) != GP_WAITS_NONE) {
+        const struct gp_waits_call *call = &client->waits.calls[id];
+
+        events[count++] = (struct gp_event){
+            .id = id,
+            .sent_ns = call->retried ? call->sent_ns : client->now_ns,
+            .done_ns = client->now_ns,
+            .class = (enum gp_class)call->class,
+        };
+        without += call->class == GP_CLASS_TRANSPORT;
+        forget(client, id);
+    }
+    if (without > 0) {
+        snprintf(text, sizeof text, "no connection takes calls: %s",
+                 client->stuffed > 0 ? "the peer does not read" : client->failure);
+        gp_causes_add(&client->causes, GP_CLASS_TRANSPORT, text, without);
+    }
+    return count;
+}
+
+size_t wire_calls_take(struct wire_client *client, struct gp_event *events, size_t capacity)
+{
+    size_t count = take_finished(client, events, capacity);
+
+    return count + take_failed(client, events + count, capacity - count);
+}

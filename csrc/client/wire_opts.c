@@ -1,0 +1,119 @@
+/* wire_opts: what a client was asked for, copied and checked. Connections are made from it for as long as the
+ * client lives. */
+#include "client/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/tls.h"
+
+static int no_memory(struct gp_error *err)
+{
+    return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
+}
+
+static int copy_metadata(struct gp_request *request, const struct gp_request *from)
+{
+    struct gp_metadata *metadata = calloc(from->metadata_count + 1, sizeof *metadata);
+
+    request->metadata = metadata;
+    request->metadata_count = 0;
+    if (!metadata)
+        return -1;
+    for (size_t i = 0; i < from->metadata_count; i++) {
+        metadata[i].key = strdup(from->metadata[i].key);
+        metadata[i].value = strdup(from->metadata[i].value);
+        request->metadata_count++;
+        if (!metadata[i].key || !metadata[i].value)
+            return -1;
+    }
+    return 0;
+}
+
+static int copy_request(struct wire_client *client, const struct gp_request *from, struct gp_error *err)
+{
+    struct gp_request *request = &client->request;
+    void *message = malloc(from->message_bytes + 1);
+
+    *request = *from;
+    request->metadata = NULL;
+    request->message = message;
+    request->method = strdup(from->method);
+    if (!request->method || !message || copy_metadata(request, from) < 0)
+        return no_memory(err);
+    if (from->message_bytes > 0)
+        memcpy(message, from->message, from->message_bytes);
+    return 0;
+}
+
+/* What a connection would refuse is refused now: by making one. */
+static int check_connection(const struct wire_client *client, struct gp_error *err)
+{
+    const struct gp_wire_opts opts = {
+        .calls = client->calls,
+        .request = &client->request,
+        .scheme = "http",
+        .authority = client->authority,
+        .stream_window = client->opts.window,
+        .connection_window = client->opts.window,
+    };
+    struct gp_wire *wire;
+
+    if (gp_wire_create(&wire, &opts, err) < 0)
+        return -1;
+    gp_wire_destroy(wire);
+    return 0;
+}
+
+static int make_calls(struct wire_client *client, const struct gp_client_opts *opts, struct gp_error *err)
+{
+    const struct gp_calls_opts calls = {
+        .max_in_flight = opts->max_in_flight,
+        .request = &client->request,
+        .gzip = opts->gzip,
+        .times = opts->times,
+    };
+
+    if (gp_calls_create(&client->calls, &calls, err) < 0)
+        return -1;
+    if (gp_waits_init(&client->waits, opts->max_in_flight, opts->request.deadline_ns) < 0)
+        return no_memory(err);
+    return 0;
+}
+
+int wire_opts_copy(struct wire_client *client, const struct gp_client_opts *opts, struct gp_error *err)
+{
+    client->opts = *opts;
+    client->target = strdup(opts->target);
+    client->authority = strdup(opts->authority ? opts->authority : "localhost");
+    if (!client->target || !client->authority)
+        return no_memory(err);
+    if (opts->arg_count > 0)
+        return gp_error_set(err, GP_ERROR_INVALID,
+                            "channel argument %s: these are C core's own; use transport \"core\" for them",
+                            opts->args[0].key);
+    if (gp_endpoint_parse(client->target, &client->endpoint, err) < 0 ||
+        copy_request(client, &opts->request, err) < 0 || make_calls(client, opts, err) < 0)
+        return -1;
+    if (opts->tls && gp_tls_create(&client->tls, opts->tls, client->authority, err) < 0)
+        return -1;
+    return check_connection(client, err);
+}
+
+void wire_opts_free(struct wire_client *client)
+{
+    struct gp_request *request = &client->request;
+
+    for (size_t i = 0; request->metadata && i < request->metadata_count; i++) {
+        free((void *)request->metadata[i].key);
+        free((void *)request->metadata[i].value);
+    }
+    free((void *)request->metadata);
+    free((void *)request->message);
+    free((void *)request->method);
+    gp_waits_fini(&client->waits);
+    gp_calls_destroy(client->calls);
+    gp_tls_destroy(client->tls);
+    free(client->target);
+    free(client->authority);
+}
