@@ -60,6 +60,13 @@ void gp_poller_want(struct gp_poller *poller, int fd, void *owner, bool write)
     epoll_ctl(poller->epoll, EPOLL_CTL_MOD, fd, &event);
 }
 
+void gp_poller_mute(struct gp_poller *poller, int fd, void *owner)
+{
+    struct epoll_event event = {.events = EPOLLOUT, .data.ptr = owner};
+
+    epoll_ctl(poller->epoll, EPOLL_CTL_MOD, fd, &event);
+}
+
 void gp_poller_remove(struct gp_poller *poller, int fd)
 {
     epoll_ctl(poller->epoll, EPOLL_CTL_DEL, fd, NULL);

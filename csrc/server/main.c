@@ -33,11 +33,9 @@ static void wait_for_signal(const sigset_t *signals)
 
 static void say_address(const struct gp_server *server, const struct gp_options *options)
 {
-    if (server->port == 0)
-        printf("listening on %s pid %d\n", options->listen, (int)getpid());
-    else
-        printf("listening on %.*s:%d pid %d\n", (int)(strrchr(options->listen, ':') - options->listen),
-               options->listen, server->port, (int)getpid());
+    char address[300];
+    gp_arguments_address(&options->common, server->port, address, sizeof(address));
+    printf("listening on %s pid %d\n", address, (int)getpid());
     fflush(stdout);
 }
 
@@ -57,8 +55,8 @@ int main(int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     if (gp_server_start(&server, &options, &err) < 0)
         return fail(1, &err);
-    if (options.control_fd >= 0) {
-        if (gp_reporter_start(&reporter, &server, options.control_fd, &err) < 0)
+    if (options.common.control_fd >= 0) {
+        if (gp_reporter_start(&reporter, &server, options.common.control_fd, &err) < 0)
             return fail(1, &err);
     } else {
         say_address(&server, &options);

@@ -9,30 +9,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "process/heap.h"
 #include "process/procfs.h"
 #include "server/models.h"
 #include "server/server.h"
 
 #define SETTLE_READINGS 5
 #define SETTLE_MAX_NS (2 * GP_NS_PER_S)
-
-struct heap {
-    uint64_t alloc, sys, idle;
-};
-
-static struct heap read_heap(void)
-{
-#if __GLIBC_PREREQ(2, 33)
-    struct mallinfo2 info = mallinfo2();
-    return (struct heap){
-        .alloc = info.uordblks + info.hblkhd, .sys = info.arena + info.hblkhd, .idle = info.fordblks};
-#else
-    struct mallinfo info = mallinfo(); /* wraps at 4 GiB */
-    return (struct heap){.alloc = (uint64_t)(unsigned)info.uordblks + (unsigned)info.hblkhd,
-                         .sys = (uint64_t)(unsigned)info.arena + (unsigned)info.hblkhd,
-                         .idle = (unsigned)info.fordblks};
-#endif
-}
 
 /* Whether the live bytes stay within 0.5 % over the last readings. */
 static bool at_rest(const uint64_t *readings)
@@ -50,7 +33,7 @@ static bool come_to_rest(gp_memstats_pause pause, void *context)
     uint64_t readings[SETTLE_READINGS], until_ns = gp_clock_now_ns() + SETTLE_MAX_NS;
     malloc_trim(0);
     for (unsigned count = 0;; count++) {
-        readings[count % SETTLE_READINGS] = read_heap().alloc;
+        readings[count % SETTLE_READINGS] = gp_heap_read().alloc;
         if (count + 1 >= SETTLE_READINGS && at_rest(readings)) {
             malloc_trim(0); /* what was freed meanwhile */
             return true;
@@ -66,7 +49,7 @@ int gp_memstats_read(struct gp_server *server, bool settle, gp_memstats_pause pa
     struct gp_procfs_sample process;
     struct gp_counts counts;
     memstats->settled = !settle || come_to_rest(pause, context);
-    struct heap heap = read_heap();
+    struct gp_heap heap = gp_heap_read();
     memstats->heap_alloc = heap.alloc;
     memstats->heap_sys = heap.sys;
     memstats->heap_idle = heap.idle;

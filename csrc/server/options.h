@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "process/arguments.h"
 #include "server/behaviour.h"
 
 struct gp_error;
 
 #define GP_OPTIONS_MAX_ARGS 64
-#define GP_OPTIONS_MAX_CPUS 1024
 
 enum gp_model_kind { GP_MODEL_ASYNC, GP_MODEL_THREAD };
 
@@ -22,22 +22,19 @@ struct gp_channel_arg {
 };
 
 struct gp_options {
-    int control_fd;     /* -1: none, a person is watching */
-    const char *listen; /* "host:port" or "unix:/path" */
+    struct gp_arguments common;
     enum gp_model_kind model;
     unsigned threads;   /* completion queues with a thread each; 0: as many as there are usable CPUs */
     size_t stack_bytes; /* of a call's thread */
     struct gp_channel_arg args[GP_OPTIONS_MAX_ARGS];
     size_t arg_count;
     struct gp_behaviour behaviour;
-    unsigned cpus[GP_OPTIONS_MAX_CPUS]; /* run on these only; none given: wherever the parent may */
-    size_t cpu_count;
 };
 
 #define GP_OPTIONS_USAGE                                                                                     \
-    "usage: grpcperf-server [--control FD] [--listen HOST:PORT | unix:/PATH] [--model async[:THREADS] |\n"   \
-    "       thread[:STACK_BYTES]] [--max-concurrent-streams N] [--channel-arg KEY=NUMBER | KEY=TEXT]...\n"   \
-    "       [--behaviour KEY=VALUE]... [--cpus 0,1]\n"
+    "usage: grpcperf-server " GP_ARGUMENTS_USAGE "\n"                                                        \
+    "       [--model async[:THREADS] | thread[:STACK_BYTES]] [--max-concurrent-streams N]\n"                 \
+    "       [--channel-arg KEY=NUMBER | KEY=TEXT]... [--behaviour KEY=VALUE]...\n"
 
 /* GP_ERROR_INVALID names the argument. Keeps pointers into argv. */
 int gp_options_parse(struct gp_options *options, int argc, char *const *argv, struct gp_error *err);

@@ -2,8 +2,11 @@
 #include "server/payload.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "benchmark_service.pb-c.h"
+#include "wire/benchmark.h"
+#include "wire/message.h"
 
 /* A small request is decoded without malloc: protobuf-c's objects go into this, on the caller's stack. */
 struct scratch {
@@ -43,26 +46,10 @@ int gp_payload_decode(const uint8_t *message, size_t length, int32_t *response_s
     return 0;
 }
 
-static size_t put_varint(uint8_t *out, uint32_t value)
-{
-    size_t length = 0;
-    for (; value >= 0x80; value >>= 7)
-        out[length++] = (uint8_t)(value | 0x80);
-    out[length++] = (uint8_t)value;
-    return length;
-}
-
 size_t gp_payload_head(int32_t body_bytes, uint8_t head[GP_PAYLOAD_HEAD_BYTES])
 {
-    uint8_t inner[8];
-    size_t length = 0;
-    if (body_bytes == 0)
-        return 0;
-    inner[0] = 2 << 3 | 2; /* Payload.body, length-delimited */
-    size_t inner_length = 1 + put_varint(inner + 1, (uint32_t)body_bytes);
-    head[length++] = 1 << 3 | 2; /* SimpleResponse.payload */
-    length += put_varint(head + length, (uint32_t)inner_length + (uint32_t)body_bytes);
-    for (size_t i = 0; i < inner_length; i++)
-        head[length++] = inner[i];
+    uint8_t framed[GP_BENCHMARK_HEAD_BYTES];
+    size_t length = gp_benchmark_head(body_bytes, framed) - GP_MESSAGE_PREFIX_BYTES;
+    memcpy(head, framed + GP_MESSAGE_PREFIX_BYTES, length); /* C core writes the prefix */
     return length;
 }

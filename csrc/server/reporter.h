@@ -2,12 +2,14 @@
 #ifndef GP_SERVER_REPORTER_H
 #define GP_SERVER_REPORTER_H
 
+#include "process/report.h"
+
 struct gp_error;
 struct gp_server;
 
 struct gp_reporter {
     struct gp_server *server;
-    int fd;
+    struct gp_report report;
 };
 
 /* Say Ready and answer from now on. When the parent asks for it or is gone, the process ends: at once and

@@ -1,113 +1,39 @@
 /* The whole server. */
 #include "server/server.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <netdb.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 #include <grpc/grpc_security.h>
 
 #include "base/error.h"
+#include "net/listener.h"
 #include "server/models.h"
 #include "server/service.h"
 
-static int cannot_listen(const char *listen, const char *reason, struct gp_error *err)
+/* C core says only that it could not bind: ask the kernel again for the reason. */
+static int bind_error(const char *text, struct gp_error *err)
 {
-    return gp_error_set(err, GP_ERROR_ENGINE, "cannot listen on %s: %c%s", listen, tolower(*reason),
-                        reason + 1);
-}
+    struct gp_listener listener;
 
-/* A socket and the address of a Unix path; -1 with errno. */
-static int unix_socket(const char *path, struct sockaddr_un *address)
-{
-    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof(address->sun_path)) {
-        errno = ENAMETOOLONG;
+    if (gp_listener_open(&listener, text, err) < 0)
         return -1;
-    }
-    strcpy(address->sun_path, path);
-    return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    gp_listener_close(&listener);
+    return gp_listener_refused(text, "gRPC refused the address", err);
 }
 
-/* Whether somebody answers at a Unix socket: C core would take the path away from them without a word. */
-static bool unix_in_use(const char *path)
+/* C core would take a Unix path away from whoever listens there, without a word. */
+static int listen_on(struct gp_server *server, const char *text, struct gp_error *err)
 {
-    struct sockaddr_un address;
-    int fd = unix_socket(path, &address);
-    if (fd < 0)
-        return false;
-    bool in_use = connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0 || errno == EAGAIN;
-    close(fd);
-    return in_use;
-}
-
-/* C core says only that it could not bind; ask the kernel again for the reason. NULL: now it can be bound. */
-static const char *unix_bind_error(const char *path)
-{
-    struct sockaddr_un address;
-    int fd = unix_socket(path, &address);
-    if (fd < 0)
-        return strerror(errno);
-    int error = bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 ? errno : 0;
-    close(fd);
-    if (error)
-        return strerror(error);
-    unlink(path);
-    return NULL;
-}
-
-static int bind_error(const struct addrinfo *address)
-{
-    int error = 0, on = 1, fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, address->ai_addr, address->ai_addrlen) < 0)
-        error = errno;
-    close(fd);
-    return error;
-}
-
-static const char *tcp_bind_error(const char *listen)
-{
-    char host[256];
-    const char *colon = strrchr(listen, ':');
-    size_t length = (size_t)(colon - listen);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
-    if (length >= sizeof(host))
-        return strerror(ENAMETOOLONG);
-    bool brackets = length > 2 && listen[0] == '[' && listen[length - 1] == ']';
-    memcpy(host, listen + brackets, length - 2 * brackets);
-    host[length - 2 * brackets] = 0;
-    int unknown = getaddrinfo(host, colon + 1, &hints, &found);
-    if (unknown)
-        return gai_strerror(unknown);
-    int error = 0;
-    for (const struct addrinfo *each = found; each && !error; each = each->ai_next)
-        error = bind_error(each);
-    freeaddrinfo(found);
-    return error ? strerror(error) : NULL;
-}
-
-static int listen_on(struct gp_server *server, const char *listen, struct gp_error *err)
-{
-    const char *path = strncmp(listen, "unix:", 5) == 0 ? listen + 5 : NULL;
-    if (path && unix_in_use(path))
-        return cannot_listen(listen, strerror(EADDRINUSE), err);
+    if (gp_listener_in_use(text))
+        return gp_listener_refused(text, strerror(EADDRINUSE), err);
     grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
-    int port = grpc_server_add_http2_port(server->core, listen, credentials);
+    int port = grpc_server_add_http2_port(server->core, text, credentials);
     grpc_server_credentials_release(credentials);
-    if (port <= 0) {
-        const char *reason = path ? unix_bind_error(path) : tcp_bind_error(listen);
-        return cannot_listen(listen, reason ? reason : "gRPC refused the address", err);
-    }
-    server->port = path ? 0 : port;
+    if (port <= 0)
+        return bind_error(text, err);
+    server->port = strncmp(text, "unix:", 5) == 0 ? 0 : port;
     return 0;
 }
 
@@ -130,33 +56,12 @@ static grpc_server *create_core(const struct gp_options *options)
     return grpc_server_create(&all, NULL);
 }
 
-static int use_cpus(const struct gp_options *options, struct gp_error *err)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (size_t i = 0; i < options->cpu_count; i++)
-        CPU_SET(options->cpus[i], &set);
-    if (options->cpu_count && sched_setaffinity(0, sizeof(set), &set) < 0)
-        return gp_error_errno(err, "cannot run on the CPUs given by --cpus");
-    return 0;
-}
-
 static unsigned usable_cpus(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof(set), &set) < 0)
         return 1;
     return (unsigned)CPU_COUNT(&set);
-}
-
-/* Each connection takes a descriptor, and at the limit C core's listener stops accepting for good. */
-static void raise_fd_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == limit.rlim_max)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 static int create_queues(struct gp_server *server, struct gp_error *err)
@@ -192,13 +97,13 @@ int gp_server_start(struct gp_server *server, const struct gp_options *options, 
     server->options = options;
     server->model = gp_model(options->model);
     gp_stacks_init(&server->stacks);
-    if (use_cpus(options, err) < 0)
+    if (gp_arguments_use_cpus(&options->common, err) < 0)
         return -1;
-    raise_fd_limit();
+    gp_arguments_raise_fd_limit();       /* at the limit C core's listener stops accepting for good */
     setenv("GRPC_VERBOSITY", "NONE", 0); /* what matters reaches stderr in our own words */
     grpc_init();
     server->core = create_core(options);
-    if (create_queues(server, err) < 0 || listen_on(server, options->listen, err) < 0)
+    if (create_queues(server, err) < 0 || listen_on(server, options->common.listen, err) < 0)
         return -1;
     grpc_server_start(server->core);
     return start_threads(server, err);

@@ -28,9 +28,9 @@ static void test_defaults(void)
 {
     const char *argv[] = {"grpcperf-server"};
     CHECK(parse(argv, 1) == 0);
-    CHECK(options.control_fd == -1 && strcmp(options.listen, "127.0.0.1:0") == 0);
+    CHECK(options.common.control_fd == -1 && strcmp(options.common.listen, "127.0.0.1:0") == 0);
     CHECK(options.model == GP_MODEL_ASYNC && options.threads == 0 && options.stack_bytes == 65536);
-    CHECK(options.arg_count == 0 && options.cpu_count == 0 && !options.behaviour.asked);
+    CHECK(options.arg_count == 0 && options.common.cpu_count == 0 && !options.behaviour.asked);
     CHECK(options.behaviour.observe_cancel);
 }
 
@@ -79,10 +79,10 @@ static void test_too_many_channel_args(void)
 static void test_others(void)
 {
     CHECK(PARSE("--control", "3", "--cpus", "0,2,5") == 0);
-    CHECK(options.control_fd == 3 && options.cpu_count == 3 && options.cpus[2] == 5);
+    CHECK(options.common.control_fd == 3 && options.common.cpu_count == 3 && options.common.cpus[2] == 5);
     CHECK(PARSE("--behaviour", "delay-us=10", "--behaviour", "grpcperf-hold=1") == 0);
     CHECK(options.behaviour.delay_ns == 10000 && options.behaviour.hold);
-    CHECK(PARSE("--listen", "unix:/tmp/x") == 0 && strcmp(options.listen, "unix:/tmp/x") == 0);
+    CHECK(PARSE("--listen", "unix:/tmp/x") == 0 && strcmp(options.common.listen, "unix:/tmp/x") == 0);
     CHECK(PARSE("--listen", "[::1]:50051") == 0);
     CHECK(refused("--listen", "127.0.0.1"));
     CHECK(refused("--listen", "127.0.0.1:65536"));
