@@ -40,6 +40,7 @@ PRINTING = {"printf", "fprintf", "dprintf", "vprintf", "vfprintf", "puts", "fput
 FORBIDDEN = PRINTING | {"exit", "_exit", "_Exit", "quick_exit", "abort", "signal", "sigaction"}
 ALLOWED_CALLS = {
     "csrc/server/main.c": FORBIDDEN,  # an executable's own file
+    "csrc/mirror/main.c": FORBIDDEN,
     "csrc/server/reporter.c": {"_exit"},  # the server ends where its parent's end is noticed
 }
 

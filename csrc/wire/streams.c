@@ -1,6 +1,7 @@
-/* streams: a slab of records, and an open-addressed table from ids to places in it. Ids of calls in flight
- * are nearly consecutive, so halving them is as good as a hash, and a stream that stays while millions pass
- * by costs its neighbours a step. */
+/* streams: a slab of records, and an open-addressed table from ids to places in it (Robin Hood hashing: Celis
+ * 1986). Ids of calls in flight are nearly consecutive, so halving them is as good as a hash: nearly all are
+ * in their home slot, which ends a search at once, and a stream that stays while millions pass by costs its
+ * neighbours a step. */
 #include "wire/streams.h"
 
 #include <assert.h>
@@ -28,21 +29,61 @@ static uint32_t after(const struct gp_streams *streams, uint32_t slot)
     return (slot + 1) & (streams->slot_count - 1);
 }
 
-static uint32_t slot_of(const struct gp_streams *streams, uint32_t id)
+/* How far from home what is in a slot has ended up. */
+static uint32_t distance(const struct gp_streams *streams, uint32_t slot)
+{
+    return (slot - home(streams, streams->slots[slot].id)) & (streams->slot_count - 1);
+}
+
+/* In a run of slots nobody is nearer to home than whoever comes later and had to pass by: so a search that
+ * has gone further than what it meets is in vain. */
+static struct gp_stream_slot *search(const struct gp_streams *streams, uint32_t id)
 {
     uint32_t slot = home(streams, id);
 
-    while (streams->slots[slot].id != id && streams->slots[slot].id != 0)
-        slot = after(streams, slot);
-    return slot;
+    for (uint32_t gone = 0;; gone++, slot = after(streams, slot)) {
+        if (streams->slots[slot].id == id)
+            return &streams->slots[slot];
+        if (streams->slots[slot].id == 0 || distance(streams, slot) < gone)
+            return NULL;
+    }
+}
+
+/* Whoever is nearer to home gives way. */
+static void put_slot(struct gp_streams *streams, struct gp_stream_slot entry)
+{
+    uint32_t slot = home(streams, entry.id);
+
+    for (uint32_t gone = 0; streams->slots[slot].id != 0; gone++, slot = after(streams, slot)) {
+        uint32_t its = distance(streams, slot);
+        if (its < gone) {
+            struct gp_stream_slot displaced = streams->slots[slot];
+            streams->slots[slot] = entry;
+            entry = displaced;
+            gone = its;
+        }
+    }
+    streams->slots[slot] = entry;
+}
+
+/* Those behind it move one nearer, up to the first that is at home. */
+static void empty_slot(struct gp_streams *streams, uint32_t slot)
+{
+    uint32_t next = after(streams, slot);
+
+    while (streams->slots[next].id != 0 && distance(streams, next) > 0) {
+        streams->slots[slot] = streams->slots[next];
+        slot = next;
+        next = after(streams, next);
+    }
+    streams->slots[slot].id = 0;
 }
 
 struct gp_stream *gp_streams_find(const struct gp_streams *streams, uint32_t id)
 {
-    if (streams->count == 0)
-        return NULL;
-    const struct gp_stream_slot *slot = &streams->slots[slot_of(streams, id)];
-    return slot->id == id && id != 0 ? &streams->records[slot->index] : NULL;
+    const struct gp_stream_slot *slot = streams->count > 0 && id != 0 ? search(streams, id) : NULL;
+
+    return slot ? &streams->records[slot->index] : NULL;
 }
 
 static int grow_slots(struct gp_streams *streams)
@@ -55,7 +96,7 @@ static int grow_slots(struct gp_streams *streams)
         return -1;
     for (uint32_t i = 0; i < streams->slot_count; i++)
         if (streams->slots[i].id != 0)
-            grown.slots[slot_of(&grown, streams->slots[i].id)] = streams->slots[i];
+            put_slot(&grown, streams->slots[i]);
     free(streams->slots);
     *streams = grown;
     return 0;
@@ -96,31 +137,14 @@ struct gp_stream *gp_streams_take(struct gp_streams *streams, uint32_t id)
     if (!stream)
         return NULL;
     *stream = (struct gp_stream){.id = id, .next = GP_STREAM_NONE};
-    struct gp_stream_slot *slot = &streams->slots[slot_of(streams, id)];
-    assert(slot->id == 0);
-    *slot = (struct gp_stream_slot){.id = id, .index = gp_streams_index(streams, stream)};
+    put_slot(streams, (struct gp_stream_slot){.id = id, .index = gp_streams_index(streams, stream)});
     streams->count++;
     return stream;
 }
 
-/* Close the gap: whoever would no longer be found behind it moves into it. */
-static void empty_slot(struct gp_streams *streams, uint32_t gap)
-{
-    uint32_t mask = streams->slot_count - 1;
-
-    for (uint32_t slot = after(streams, gap); streams->slots[slot].id != 0; slot = after(streams, slot)) {
-        uint32_t from_home = (slot - home(streams, streams->slots[slot].id)) & mask;
-        if (from_home < ((slot - gap) & mask))
-            continue;
-        streams->slots[gap] = streams->slots[slot];
-        gap = slot;
-    }
-    streams->slots[gap].id = 0;
-}
-
 void gp_streams_forget(struct gp_streams *streams, struct gp_stream *stream)
 {
-    empty_slot(streams, slot_of(streams, stream->id));
+    empty_slot(streams, (uint32_t)(search(streams, stream->id) - streams->slots));
     streams->count--;
     free(stream->more);
     stream->more = NULL;
