@@ -51,8 +51,8 @@ struct wire_open_block {
 struct wire_habit {
     bool good;
     uint8_t misses;
-    uint16_t learn_in; /* answers until the next attempt to learn */
-    uint64_t inflated; /* gp_decoder_inflated when it was learnt */
+    uint16_t learn_in, wait; /* answers until the next attempt to learn, and between the last two */
+    uint64_t inflated;       /* gp_decoder_inflated when it was learnt */
     struct gp_answer *answer;
 };
 

@@ -169,7 +169,8 @@ static size_t learn_answer(struct gp_wire *wire, const uint8_t *bytes, size_t si
     struct gp_answer answer;
     size_t taken;
 
-    habit->learn_in = LEARN_EVERY;
+    habit->wait = habit->wait < LEARN_EVERY / 2 ? 2u * habit->wait + 1 : LEARN_EVERY;
+    habit->learn_in = habit->wait;
     if (!gp_calls_want_one(wire->calls) || !gp_answer_learn(&answer, bytes, size))
         return 0;
     taken = read_frames(wire, bytes, gp_answer_bytes(&answer));
@@ -183,6 +184,7 @@ static size_t learn_answer(struct gp_wire *wire, const uint8_t *bytes, size_t si
     *habit->answer = answer;
     habit->inflated = inflated;
     habit->misses = 0;
+    habit->wait = 0;
     habit->good = true;
     return taken;
 }
@@ -203,7 +205,7 @@ static inline size_t read_answer(struct gp_wire *wire, const uint8_t *bytes, siz
         return gp_answer_bytes(habit->answer);
     if (++habit->misses == 0) { /* a habit no more */
         habit->good = false;
-        habit->learn_in = LEARN_EVERY;
+        habit->learn_in = habit->wait = LEARN_EVERY;
     }
     return 0;
 }

@@ -259,8 +259,7 @@ static bool use_stream_window(struct gp_wire *wire, uint32_t id, const struct gp
         return false;
     }
     call->consumed += frame->length;
-    if (call->consumed > wire->stream_window / 2 && !(frame->flags & GP_FLAG_END_STREAM) &&
-        !(call->flags & GP_CALL_LEAVING)) {
+    if (call->consumed > wire->stream_window / 2 && !(frame->flags & GP_FLAG_END_STREAM)) {
         wire_put_u32(wire, GP_FRAME_WINDOW_UPDATE, frame->stream_id, call->consumed);
         call->consumed = 0;
     }
@@ -279,10 +278,12 @@ bool wire_on_data_head(struct gp_wire *wire, const struct gp_frame *frame, uint3
     *id = gp_roster_find(&wire->roster, frame->stream_id);
     if (*id == GP_CALLS_NONE)
         return true;
-    bool answered = wire->slab[*id].flags & GP_CALL_ANSWERED;
-    if (wire_unlikely(!answered))
+    uint8_t flags = wire->slab[*id].flags;
+    if (wire_unlikely(flags & GP_CALL_LEAVING)) /* as good as closed; but its END_STREAM is of interest */
+        return true;
+    if (wire_unlikely(!(flags & GP_CALL_ANSWERED)))
         end_malformed(wire, *id, "DATA before headers");
-    if (!answered || !use_stream_window(wire, *id, frame))
+    if (!(flags & GP_CALL_ANSWERED) || !use_stream_window(wire, *id, frame))
         *id = GP_CALLS_NONE;
     return !wire->over;
 }

@@ -302,7 +302,7 @@ static void after_message(struct gp_wire *wire, uint32_t id, bool end_stream)
         wire_half_close(wire, call);
 }
 
-/* One frame. Then it stands in the queue again if there is more, behind the others. */
+/* One frame. */
 static void send_part(struct gp_wire *wire, uint32_t id)
 {
     struct gp_call *call = &wire->slab[id];
@@ -321,19 +321,27 @@ static void send_part(struct gp_wire *wire, uint32_t id)
     call->offset += part;
     if (whole)
         after_message(wire, id, end_stream);
-    if (!wire->over && gp_call_may_send(wire->calls, call))
-        wire_mark_ready(wire, id);
 }
 
+/* A small message goes out at once, as long as nobody waits for the connection's window. */
+static bool fits_now(const struct gp_wire *wire, const struct gp_call *call)
+{
+    return call->offset == 0 && wire->calls->framed_bytes <= WIRE_SMALL_MESSAGE && wire->ready.count == 0 &&
+           next_part(wire, call) == wire->calls->framed_bytes;
+}
+
+/* In ping-pong there is one to be sent for each answer that has come; otherwise one is enough at a time, the
+ * others shall have their turn. */
 void wire_send_more(struct gp_wire *wire, uint32_t id)
 {
     struct gp_call *call = &wire->slab[id];
 
-    /* The answer to a ping goes out at once, as long as nobody waits for the connection's window. */
-    if (call->offset == 0 && wire->calls->framed_bytes <= WIRE_SMALL_MESSAGE && wire->ready.count == 0 &&
-        next_part(wire, call) == wire->calls->framed_bytes)
+    do {
+        if (!fits_now(wire, call))
+            break;
         send_part(wire, id);
-    else
+    } while (wire->calls->kind == GP_KIND_BIDI && !wire->over && gp_call_may_send(wire->calls, call));
+    if (!wire->over && gp_call_may_send(wire->calls, call))
         wire_mark_ready(wire, id);
 }
 
@@ -348,6 +356,8 @@ void wire_pump(struct gp_wire *wire)
         call->flags &= (uint8_t)~GP_CALL_READY;
         if (gp_call_may_send(wire->calls, call))
             send_part(wire, entry.call);
+        if (!wire->over && !(call->flags & GP_CALL_BLOCKED) && gp_call_may_send(wire->calls, call))
+            wire_mark_ready(wire, entry.call); /* behind the others */
     }
 }
 
