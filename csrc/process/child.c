@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,6 +24,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "process/memory_file.h"
 
 #define STDERR_KEPT_BYTES (64 * 1024)   /* what trimming leaves of a chatty child's stderr */
 #define STDERR_TRIM_BYTES (1024 * 1024) /* memory it may take before it is trimmed */
@@ -74,17 +74,11 @@ static void close_fd(int *fd)
 
 /* ---- birth ---- */
 
-/* Move a descriptor out of the way of 0 to 3, which the child's own are put on (one of ours can be there when
- * the host process has closed its stdio). Takes `fd`, also when it fails. */
+/* Out of the way of 0 to 3, which the child's own are put on (one of ours can be there when the host process
+ * has closed its stdio). */
 static int lift(int fd)
 {
-    if (fd < 0 || fd > GP_CHILD_CONTROL_FD)
-        return fd;
-    int lifted = fcntl(fd, F_DUPFD_CLOEXEC, GP_CHILD_CONTROL_FD + 1);
-    int saved = errno;
-    close(fd);
-    errno = saved;
-    return lifted;
+    return gp_lift_fd(fd, GP_CHILD_FILES_FD);
 }
 
 static int open_control(struct gp_child *child, int *child_end, struct gp_error *err)
@@ -101,13 +95,14 @@ static int open_control(struct gp_child *child, int *child_end, struct gp_error 
 
 static int open_stderr(struct gp_child *child, struct gp_error *err)
 {
-    child->stderr_fd = lift(memfd_create("grpcperf-stderr", MFD_CLOEXEC));
+    child->stderr_fd = gp_memory_file("grpcperf-stderr", NULL, 0, GP_CHILD_FILES_FD);
     if (child->stderr_fd < 0 || fcntl(child->stderr_fd, F_SETFL, O_APPEND) < 0)
         return gp_error_errno(err, "cannot make a memory file for a child's stderr");
     return 0;
 }
 
-static int set_actions(posix_spawn_file_actions_t *actions, int stderr_fd, int control_fd)
+static int set_actions(posix_spawn_file_actions_t *actions, int stderr_fd, int control_fd, const int *files,
+                       size_t file_count)
 {
     int rc = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
     if (rc == 0)
@@ -116,9 +111,11 @@ static int set_actions(posix_spawn_file_actions_t *actions, int stderr_fd, int c
         rc = posix_spawn_file_actions_adddup2(actions, stderr_fd, 2);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(actions, control_fd, GP_CHILD_CONTROL_FD);
+    for (size_t i = 0; rc == 0 && i < file_count; i++)
+        rc = posix_spawn_file_actions_adddup2(actions, files[i], GP_CHILD_FILES_FD + (int)i);
 #if __GLIBC_PREREQ(2, 34) /* the host process may hold descriptors that are not close-on-exec */
     if (rc == 0)
-        rc = posix_spawn_file_actions_addclosefrom_np(actions, GP_CHILD_CONTROL_FD + 1);
+        rc = posix_spawn_file_actions_addclosefrom_np(actions, GP_CHILD_FILES_FD + (int)file_count);
 #endif
     return rc;
 }
@@ -138,13 +135,14 @@ static void set_attributes(posix_spawnattr_t *attributes)
                              POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 }
 
-static int spawn(struct gp_child *child, const struct gp_child_opts *opts, int end, struct gp_error *err)
+static int spawn_with(struct gp_child *child, const struct gp_child_opts *opts, int end, const int *files,
+                      struct gp_error *err)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
-    int rc = set_actions(&actions, child->stderr_fd, end);
+    int rc = set_actions(&actions, child->stderr_fd, end, files, opts->file_count);
     set_attributes(&attributes);
     if (rc == 0)
         rc = posix_spawn(&child->pid, opts->argv[0], &actions, &attributes, (char *const *)opts->argv,
@@ -155,6 +153,20 @@ static int spawn(struct gp_child *child, const struct gp_child_opts *opts, int e
         return 0;
     errno = rc;
     return gp_error_errno(err, "cannot start %s", opts->argv[0]);
+}
+
+/* The files' descriptors are first put above where the child finds any of them, so that none is overwritten
+ * before its turn. */
+static int spawn(struct gp_child *child, const struct gp_child_opts *opts, int end, struct gp_error *err)
+{
+    const int low = GP_CHILD_FILES_FD + (int)GP_CHILD_FILES_MAX;
+    int files[GP_CHILD_FILES_MAX];
+    if (gp_memory_files("grpcperf-file", opts->files, opts->file_count, low, files) < 0)
+        return gp_error_errno(err, "cannot make a memory file for a child");
+    int status = spawn_with(child, opts, end, files, err);
+    for (size_t i = 0; i < opts->file_count; i++)
+        close_fd(&files[i]);
+    return status;
 }
 
 /* A handle on the process that stays true when its number is reused. Without one the child is ended again. */
@@ -183,7 +195,7 @@ static void close_descriptors(struct gp_child *child)
 
 int gp_child_create(struct gp_child **child, const struct gp_child_opts *opts, struct gp_error *err)
 {
-    assert(opts->argv && opts->argv[0]);
+    assert(opts->argv && opts->argv[0] && opts->file_count <= GP_CHILD_FILES_MAX);
     int child_end = -1;
     struct gp_child *c = calloc(1, sizeof *c);
     if (!c)

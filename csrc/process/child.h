@@ -10,17 +10,25 @@
 #define GP_PROCESS_CHILD_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 struct gp_error;
 struct gp_child;
+struct gp_memory;
 
 #define GP_CHILD_CONTROL_FD 3
+#define GP_CHILD_FILES_FD 4 /* of the first file, the next one's is 5 */
+#define GP_CHILD_FILES_MAX 4u
 
 struct gp_child_opts {
     const char *const *argv; /* NULL-terminated; argv[0] is the path of the executable */
     const char *const *env;  /* NULL-terminated "NAME=value"; NULL: the parent's environment */
+    /* What it is to read and nobody is to see on a command line, in an environment or on a disk: as open
+     * memory files. */
+    const struct gp_memory *files;
+    size_t file_count;
 };
 
 int gp_child_create(struct gp_child **child, const struct gp_child_opts *opts, struct gp_error *err);
