@@ -26,14 +26,14 @@ static EVP_PKEY *make_key(void)
     return key;
 }
 
-static bool add_extension(X509 *certificate, int nid, const char *value)
+static bool add_extension(X509 *certificate, X509 *issuer, int nid, const char *value)
 {
     X509V3_CTX context;
     X509_EXTENSION *extension;
     bool good;
 
     X509V3_set_ctx_nodb(&context);
-    X509V3_set_ctx(&context, NULL, certificate, NULL, NULL, 0);
+    X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
     extension = X509V3_EXT_conf_nid(NULL, &context, nid, value);
     good = extension && X509_add_ext(certificate, extension, -1) == 1;
     X509_EXTENSION_free(extension);
@@ -55,7 +55,7 @@ static bool add_names(X509 *certificate, const struct gp_certificate_opts *opts)
         if (used >= sizeof text)
             return false;
     }
-    return opts->name_count == 0 || add_extension(certificate, NID_subject_alt_name, text);
+    return opts->name_count == 0 || add_extension(certificate, NULL, NID_subject_alt_name, text);
 }
 
 static bool set_subject(X509 *certificate, const struct gp_certificate_opts *opts)
@@ -86,8 +86,13 @@ static bool fill(X509 *certificate, EVP_PKEY *key, const struct gp_certificate_o
            X509_gmtime_adj(X509_getm_notAfter(certificate), opts->to_s) != NULL &&
            X509_set_pubkey(certificate, key) == 1 && set_subject(certificate, opts) &&
            add_names(certificate, opts) &&
-           add_extension(certificate, NID_basic_constraints,
-                         opts->authority ? "critical,CA:TRUE" : "CA:FALSE");
+           add_extension(certificate, NULL, NID_basic_constraints,
+                         opts->authority ? "critical,CA:TRUE" : "critical,CA:FALSE") &&
+           add_extension(certificate, NULL, NID_key_usage,
+                         opts->authority ? "critical,keyCertSign,cRLSign" : "critical,digitalSignature") &&
+           (opts->authority ||
+            add_extension(certificate, NULL, NID_ext_key_usage, "serverAuth,clientAuth")) &&
+           add_extension(certificate, NULL, NID_subject_key_identifier, "hash");
 }
 
 static bool sign(X509 *certificate, EVP_PKEY *own, const struct gp_certificate *signer)
@@ -100,6 +105,8 @@ static bool sign(X509 *certificate, EVP_PKEY *own, const struct gp_certificate *
 
     good =
         good && X509_set_issuer_name(certificate, X509_get_subject_name(issuer ? issuer : certificate)) == 1;
+    /* Strict readers (RFC 5280, 4.2.1.1) want to be told by which key it was signed. */
+    good = good && (!issuer || add_extension(certificate, issuer, NID_authority_key_identifier, "keyid"));
     good = good && X509_sign(certificate, key ? key : own, EVP_sha256()) > 0;
     X509_free(issuer);
     EVP_PKEY_free(key);
