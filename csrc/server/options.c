@@ -89,11 +89,43 @@ static int set_behaviour(void *context, const char *text, struct gp_error *err)
                             strlen(equals + 1), err);
 }
 
+static int set_tls_cert(void *context, const char *text, struct gp_error *err)
+{
+    ((struct gp_options *)context)->tls_cert = text;
+    return 0;
+}
+
+static int set_tls_key(void *context, const char *text, struct gp_error *err)
+{
+    ((struct gp_options *)context)->tls_key = text;
+    return 0;
+}
+
+static int set_tls_client_ca(void *context, const char *text, struct gp_error *err)
+{
+    ((struct gp_options *)context)->tls_client_ca = text;
+    return 0;
+}
+
+static int check_tls(const struct gp_options *options, struct gp_error *err)
+{
+    if (!options->tls_cert != !options->tls_key)
+        return gp_error_set(err, GP_ERROR_INVALID, "%s needs %s too",
+                            options->tls_cert ? "--tls-cert" : "--tls-key",
+                            options->tls_cert ? "--tls-key" : "--tls-cert");
+    if (options->tls_client_ca && !options->tls_cert)
+        return gp_error_set(err, GP_ERROR_INVALID, "--tls-client-ca needs --tls-cert and --tls-key too");
+    return 0;
+}
+
 static const struct gp_argument known[] = {
     {"--model", set_model},
     {"--max-concurrent-streams", set_streams},
     {"--channel-arg", set_channel_arg},
     {"--behaviour", set_behaviour},
+    {"--tls-cert", set_tls_cert},
+    {"--tls-key", set_tls_key},
+    {"--tls-client-ca", set_tls_client_ca},
     {NULL, NULL},
 };
 
@@ -101,5 +133,7 @@ int gp_options_parse(struct gp_options *options, int argc, char *const *argv, st
 {
     *options = (struct gp_options){.stack_bytes = DEFAULT_STACK_BYTES};
     gp_behaviour_init(&options->behaviour);
-    return gp_arguments_parse(&options->common, argc, argv, known, options, err);
+    if (gp_arguments_parse(&options->common, argc, argv, known, options, err) < 0)
+        return -1;
+    return check_tls(options, err);
 }

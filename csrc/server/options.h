@@ -29,12 +29,15 @@ struct gp_options {
     struct gp_channel_arg args[GP_OPTIONS_MAX_ARGS];
     size_t arg_count;
     struct gp_behaviour behaviour;
+    const char *tls_cert, *tls_key; /* files in PEM form; NULL: plaintext */
+    const char *tls_client_ca;      /* whose certificates clients must have; NULL: they need none */
 };
 
 #define GP_OPTIONS_USAGE                                                                                     \
     "usage: grpcperf-server " GP_ARGUMENTS_USAGE "\n"                                                        \
     "       [--model async[:THREADS] | thread[:STACK_BYTES]] [--max-concurrent-streams N]\n"                 \
-    "       [--channel-arg KEY=NUMBER | KEY=TEXT]... [--behaviour KEY=VALUE]...\n"
+    "       [--channel-arg KEY=NUMBER | KEY=TEXT]... [--behaviour KEY=VALUE]...\n"                           \
+    "       [--tls-cert FILE --tls-key FILE [--tls-client-ca FILE]]\n"
 
 /* GP_ERROR_INVALID names the argument. Keeps pointers into argv. */
 int gp_options_parse(struct gp_options *options, int argc, char *const *argv, struct gp_error *err);

@@ -9,18 +9,21 @@
 
 #include "base/error.h"
 #include "net/listener.h"
+#include "server/credentials.h"
 #include "server/models.h"
 #include "server/service.h"
 
 /* C core says only that it could not bind: ask the kernel again for the reason. */
-static int bind_error(const char *text, struct gp_error *err)
+static int bind_error(const char *text, bool tls, struct gp_error *err)
 {
     struct gp_listener listener;
 
     if (gp_listener_open(&listener, text, err) < 0)
         return -1;
     gp_listener_close(&listener);
-    return gp_listener_refused(text, "gRPC refused the address", err);
+    return gp_listener_refused(
+        text, tls ? "gRPC refused the address, or the certificate and its key" : "gRPC refused the address",
+        err);
 }
 
 /* C core would take a Unix path away from whoever listens there, without a word. */
@@ -28,11 +31,13 @@ static int listen_on(struct gp_server *server, const char *text, struct gp_error
 {
     if (gp_listener_in_use(text))
         return gp_listener_refused(text, strerror(EADDRINUSE), err);
-    grpc_server_credentials *credentials = grpc_insecure_server_credentials_create();
+    grpc_server_credentials *credentials = gp_credentials_create(server->options, err);
+    if (!credentials)
+        return -1;
     int port = grpc_server_add_http2_port(server->core, text, credentials);
     grpc_server_credentials_release(credentials);
     if (port <= 0)
-        return bind_error(text, err);
+        return bind_error(text, server->options->tls_cert != NULL, err);
     server->port = strncmp(text, "unix:", 5) == 0 ? 0 : port;
     return 0;
 }

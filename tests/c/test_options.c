@@ -30,7 +30,8 @@ static void test_defaults(void)
     CHECK(parse(argv, 1) == 0);
     CHECK(options.common.control_fd == -1 && strcmp(options.common.listen, "127.0.0.1:0") == 0);
     CHECK(options.model == GP_MODEL_ASYNC && options.threads == 0 && options.stack_bytes == 65536);
-    CHECK(options.arg_count == 0 && options.common.cpu_count == 0 && !options.behaviour.asked);
+    CHECK(options.arg_count == 0 && options.common.cpu_count == 0 && !options.behaviour.asked &&
+          !options.tls_cert);
     CHECK(options.behaviour.observe_cancel);
 }
 
@@ -97,6 +98,17 @@ static void test_others(void)
     CHECK(PARSE("--behaviour", "hold") < 0 && PARSE("--behaviour", "nap=1") < 0);
 }
 
+static void test_tls(void)
+{
+    CHECK(PARSE("--tls-cert", "a", "--tls-key", "b") == 0);
+    CHECK(strcmp(options.tls_cert, "a") == 0 && strcmp(options.tls_key, "b") == 0 && !options.tls_client_ca);
+    CHECK(PARSE("--tls-key", "b", "--tls-client-ca", "c", "--tls-cert", "a") == 0);
+    CHECK(strcmp(options.tls_client_ca, "c") == 0);
+    CHECK(PARSE("--tls-cert", "a") < 0 && strstr(err.message, "--tls-cert needs --tls-key"));
+    CHECK(PARSE("--tls-key", "a") < 0 && strstr(err.message, "--tls-key needs --tls-cert"));
+    CHECK(PARSE("--tls-client-ca", "c") < 0 && strstr(err.message, "--tls-client-ca"));
+}
+
 static void test_unknown(void)
 {
     CHECK(PARSE("--port", "1") < 0 && strstr(err.message, "--port"));
@@ -110,6 +122,7 @@ int main(void)
     test_channel_args();
     test_too_many_channel_args();
     test_others();
+    test_tls();
     test_unknown();
     return 0;
 }
