@@ -109,13 +109,15 @@ bool gp_call_has_all(const struct gp_calls *calls, const struct gp_call *call)
 
 uint32_t gp_call_takes(const struct gp_calls *calls, const struct gp_call *call, uint32_t count)
 {
+    uint32_t most = UINT32_MAX;
     struct gp_call after = *call;
 
     after.received += count;
-    if (!gp_call_has_all(calls, &after))
-        return count;
-    /* It has all after the first that makes it so; what comes behind that is not looked at any more. */
-    return calls->messages > call->received ? calls->messages - call->received : 1;
+    if (gp_calls_want_one(calls))
+        most = 2 - call->received; /* the second decides that it is one too many */
+    else if (gp_call_has_all(calls, &after))
+        most = calls->messages > call->received ? calls->messages - call->received : 1;
+    return count < most ? count : most;
 }
 
 enum gp_class gp_call_judge(const struct gp_calls *calls, const struct gp_call *call)

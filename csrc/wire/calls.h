@@ -145,7 +145,8 @@ bool gp_call_should_close(const struct gp_calls *calls, const struct gp_call *ca
 /* Whether a stream whose end the client decides has come to it. */
 bool gp_call_has_all(const struct gp_calls *calls, const struct gp_call *call);
 
-/* `count` more messages have come: how many of them the call takes until it has all. */
+/* `count` more messages have come: how many of them the call takes until they decide its end. What comes
+ * behind that is not looked at, however the bytes are cut. */
 uint32_t gp_call_takes(const struct gp_calls *calls, const struct gp_call *call, uint32_t count);
 
 /* The class of a call whose status is OK: "When a call is OK" in base/call.h. */

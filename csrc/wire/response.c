@@ -52,7 +52,9 @@ void wire_on_reset(struct gp_wire *wire, const struct gp_frame *frame, const uin
         return;
     }
     wire_note(wire, gp_status_from_reset(code), "the peer reset the stream: %s", gp_h2_error_name(code));
-    wire_close_stream(wire, id, gp_status_from_reset(code), code == GP_H2_REFUSED_STREAM);
+    /* A peer that has begun to answer has begun the call, whatever it says now. */
+    wire_close_stream(wire, id, gp_status_from_reset(code),
+                      code == GP_H2_REFUSED_STREAM && !(wire->slab[id].flags & GP_CALL_ANSWERED));
 }
 
 /* --- HEADERS: the response's, or trailers ------------------------------------------------------ */
@@ -306,7 +308,7 @@ static void on_messages(struct gp_wire *wire, uint32_t id, uint32_t count)
     enum gp_kind kind = calls->kind;
     bool streams_to_us = kind == GP_KIND_SERVER_STREAM || kind == GP_KIND_BIDI_FREE;
 
-    if (streams_to_us)
+    if (streams_to_us || wire_unlikely(call->received + count > 1))
         count = gp_call_takes(calls, call, count);
     if (calls->times)
         gp_message_times_came(calls->times, id, call->received, count, wire->now_ns);
