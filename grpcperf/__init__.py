@@ -25,7 +25,7 @@ from .memstats import MemStats
 from .result import Finding, Result
 from .sampler import Sampler
 from .spec import Load
-from .targets import Async, Counters, Server, Target, ThreadPerCall
+from .targets import Async, Counters, Mirror, Server, Target, ThreadPerCall
 
 __version__ = "0.1.0"
 
@@ -43,6 +43,7 @@ __all__ = [
     "InvalidRequest",
     "Load",
     "MemStats",
+    "Mirror",
     "Result",
     "Sampler",
     "Server",

@@ -64,7 +64,7 @@ def _add_calls(parser: argparse.ArgumentParser) -> None:
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--model", default="async", help="async[:THREADS] or thread[:STACK]")
+    add("--model", default="async", help="async[:THREADS], thread[:STACK] or mirror")
     add("--port", default=0, help="on 127.0.0.1; 0 lets the system choose (default)")
     add("--max-concurrent-streams", metavar="N", help="calls that a connection may have in flight")
     add(
@@ -157,4 +157,5 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "hold": ("hold calls in flight and tell what they cost", _add_hold),
     "demo": ("measure a native server here: memory per call, throughput over connections", _add_demo),
     "doctor": ("say whether this machine is a good place to measure", _add_json),
+    "calibrate": ("find the ceiling of the load engine itself, and keep it for later runs", _add_json),
 }

@@ -63,8 +63,6 @@ def _serve(options: argparse.Namespace) -> int:
     import select
     import signal
 
-    from grpcperf.targets.server import Server
-
     class Told(BaseException):
         pass
 
@@ -75,15 +73,7 @@ def _serve(options: argparse.Namespace) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     try:
-        with Server(
-            options.model,
-            limits=options.limit,
-            max_concurrent_streams=options.max_concurrent_streams,
-            channel_args=_channel_args(options.channel_arg),
-            behaviour=_pairs(options.behaviour, "--behaviour"),
-            cpus=options.cpus,
-            port=options.port,
-        ) as server:
+        with _served(options) as server:
             print(f"listening on {server.address} pid {server.pid}", flush=True)
             poll = select.poll()
             poll.register(server.pidfd, select.POLLIN)
@@ -92,6 +82,26 @@ def _serve(options: argparse.Namespace) -> int:
     except Told:
         return OK
     return FAILED  # not reached: a server that is dead cannot be used
+
+
+def _served(options: argparse.Namespace) -> Any:
+    from grpcperf.targets import Mirror, Server
+
+    if options.model == "mirror":
+        for name in ("limit", "max_concurrent_streams", "channel_arg", "behaviour"):
+            if getattr(options, name):
+                option = f"--{name.replace('_', '-')}"
+                raise InvalidRequest(f"{option}: the mirror answers at once and has nothing to set")
+        return Mirror(cpus=options.cpus, port=options.port)
+    return Server(
+        options.model,
+        limits=options.limit,
+        max_concurrent_streams=options.max_concurrent_streams,
+        channel_args=_channel_args(options.channel_arg),
+        behaviour=_pairs(options.behaviour, "--behaviour"),
+        cpus=options.cpus,
+        port=options.port,
+    )
 
 
 def _load(options: argparse.Namespace) -> int:
@@ -175,6 +185,20 @@ def _demo(options: argparse.Namespace) -> int:
     if options.json:
         _print_json(document)
     return INTERRUPTED if document["interrupted"] else OK
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from grpcperf.calibrate import calibrate, keep
+
+    found = calibrate()
+    path = keep(found)
+    if options.json:
+        _print_json(found.as_dict() | {"kept": None if path is None else str(path)})
+    else:
+        print(found)
+    if path is None:
+        _tell("warning: it could not be kept for later runs: is the cache folder writable?", OK)
+    return OK
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -278,4 +302,5 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "hold": _hold,
     "demo": _demo,
     "doctor": _doctor,
+    "calibrate": _calibrate,
 }

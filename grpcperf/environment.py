@@ -39,6 +39,15 @@ def summary() -> dict[str, str | int | None]:
     return {**_fixed(), "cpus_allowed": len(os.sched_getaffinity(0))}
 
 
+def fingerprint() -> str:
+    """A short text that is the same as long as figures of this machine and this version can be compared: CPU,
+    kernel, clock, the engine's build. Which CPUs a process may use is not part of it."""
+    import hashlib
+
+    text = "\n".join(f"{name}={value}" for name, value in sorted(_fixed().items()) if name != "python")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 @functools.cache
 def _fixed() -> dict[str, str | int | None]:
     from grpcperf import _engine

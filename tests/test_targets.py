@@ -47,7 +47,7 @@ def test_a_model_that_makes_no_sense_is_refused(text):
         parse_model(text)
 
 
-@pytest.mark.parametrize("text", ["stream-workers:8", "pool:100:1000", "mirror"])
+@pytest.mark.parametrize("text", ["stream-workers:8", "pool:100:1000"])
 def test_models_of_later_versions_are_refused_as_such(text):
     with pytest.raises(gp.InvalidRequest, match="not built yet"):
         gp.Server(text)

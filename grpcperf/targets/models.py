@@ -55,7 +55,7 @@ class ThreadPerCall:
 
 Model = Async | ThreadPerCall
 
-_NOT_BUILT = ("stream-workers", "pool", "mirror")
+_NOT_BUILT = ("stream-workers", "pool")
 
 
 def parse_model(model: Model | str) -> Model:
@@ -68,6 +68,8 @@ def parse_model(model: Model | str) -> Model:
     if not isinstance(model, str):
         raise InvalidRequest(f'model {model!r}: give gp.Async(), gp.ThreadPerCall() or a text like "async:2"')
     name, colon, argument = model.strip().partition(":")
+    if name == "mirror":
+        raise InvalidRequest(f"model {model!r} is a server of its own: gp.Mirror()")
     if name in _NOT_BUILT:
         raise InvalidRequest(
             f"model {model!r} is not built yet; there are async[:THREADS] and thread[:STACK]"

@@ -1,0 +1,214 @@
+"""What our own servers have in common: a child process and its control channel."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from grpcperf import _engine, units
+from grpcperf.engine import translated
+from grpcperf.errors import EngineError, InvalidRequest, ServerDied
+from grpcperf.memstats import MemStats
+from grpcperf.spec import check_cpus
+from grpcperf.targets.target import Counters, Measurable, process_sample
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+READY_S = 10.0
+ANSWER_S = 10.0  # settling takes up to 2 s, and 10,000 stacks are looked at page by page
+
+_T = TypeVar("_T")
+_live: weakref.WeakSet[NativeChild] = weakref.WeakSet()
+
+
+class NativeChild(Measurable):
+    """An executable of ours that listens on the loopback interface, for as long as this process wants it.
+
+    A class of it names the executable, says what it is in `_title` ("native server"), and calls `_start` with
+    its own arguments.
+    """
+
+    has_counters = True
+    versions: str
+    _executable: str
+    _title: str
+    _child: _engine.Child | None = None  # until it is started, and for good when that fails
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+
+    def _start(
+        self,
+        arguments: Iterable[str] = (),
+        *,
+        port: int = 0,
+        cpus: Iterable[int] | str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        argv = [str(executable(self._executable)), "--control", "3"]
+        argv += ["--listen", f"127.0.0.1:{units.count(port, 'port', low=0, high=65_535)}", *arguments]
+        if (allowed := check_cpus(cpus)) is not None:
+            argv += ["--cpus", ",".join(map(str, allowed))]
+        environment = {**os.environ, **_check_env(env or {})}
+        with translated():
+            self._child = _engine.Child(argv, environment)
+        try:
+            with translated():
+                ready = self._child.ready(READY_S)
+        except BaseException as error:
+            words = self._child.stderr_tail().strip()
+            self._child.close(0.0)
+            self.closed = True
+            if isinstance(error, ServerDied) and words:
+                raise EngineError(f"the {self._title} did not start: {words.splitlines()[-1]}") from None
+            raise
+        self.pid = self._child.pid
+        self.address = f"127.0.0.1:{ready['port']}"
+        self.versions = ready["versions"]
+        _live.add(self)
+
+    # --- what it says of itself
+
+    def memstats(self, settle: bool = False) -> MemStats:
+        """Its memory, from inside and from the kernel. `settle`: trim the heap and let the numbers come to
+        rest first, for at most 2 s; `.settled` says whether they did."""
+        inside = self._ask(lambda child: child.memstats(settle, ANSWER_S))
+        outside = self._ask(lambda child: process_sample(child.pid))
+        return MemStats.from_native(inside, outside)
+
+    def counters(self) -> Counters:
+        """What its handlers have been doing, read at one moment."""
+        return Counters(**self._ask(lambda child: child.counters(ANSWER_S)))
+
+    def peek(self, timeout: float) -> dict[str, int | bool]:
+        memory = self._ask(lambda child: child.memstats(False, timeout))
+        return memory | self._ask(lambda child: child.counters(timeout))
+
+    def release(self) -> None:
+        """Let every parked call go; returns when all were told."""
+        self._ask(lambda child: child.release(ANSWER_S))
+
+    def reset_peaks(self) -> None:
+        """Start peak_running anew from what is running now."""
+        self._ask(lambda child: child.reset_peaks(ANSWER_S))
+
+    def _ask(self, question: Callable[[_engine.Child], _T]) -> _T:
+        self.require_usable()
+        assert self._child is not None
+        try:
+            with translated():
+                return question(self._child)
+        except ServerDied:
+            self.require_usable()  # the same with its reason, where it is known by now
+            raise
+
+    # --- its life
+
+    @property
+    def pidfd(self) -> int:
+        return -1 if self._child is None or self.closed else self._child.pidfd
+
+    def death(self) -> str | None:
+        """Why it is dead ("killed by SIGKILL", "exited with code 1"), or None while it lives."""
+        if self._child is None:
+            return "never started"
+        with translated():
+            return self._child.dead()
+
+    def require_usable(self) -> None:
+        if os.getpid() != self._owner:
+            raise EngineError(
+                f"{self!r} belongs to process {self._owner}, which forked this one; make a server here"
+            )
+        if self.closed or self._child is None:
+            raise InvalidRequest(f"{self!r}: it cannot be used any more")
+        if reason := self.death():
+            words = self._child.stderr_tail().strip()
+            last = f"; its last words: {words.splitlines()[-1]}" if words else ""
+            raise ServerDied(f"the server at {self.address} (pid {self.pid}) died: {reason}{last}")
+
+    def close(self) -> None:
+        """End it, within 2 s also when it is stopped. Idempotent; quiet when it is dead; in a forked child it
+        leaves the parent's server alone."""
+        self.closed = True
+        if self._child is not None:
+            self._child.close()
+
+    def __del__(self) -> None:
+        if self._child is None or self.closed or os.getpid() != self._owner:
+            return
+        warnings.warn(f"{self!r} was dropped without close()", ResourceWarning, stacklevel=2, source=self)
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._child is None or self.pid is None:
+            return f"<{type(self).__name__} not started>"
+        about = "".join(f" {text}" for text in self._about().values())
+        return f"<{type(self).__name__}{about} at {self.address} pid {self.pid}{self._remark()}>"
+
+    def _about(self) -> dict[str, str]:
+        """What there is to say beyond address and process, for both representations."""
+        return {}
+
+    def _repr_html_(self) -> str:
+        import html
+
+        cells = {
+            "server": f"{self._title.removesuffix(' server')}{self._remark()}",
+            **self._about(),
+            "address": self.address,
+            "pid": str(self.pid),
+        }
+        rows = "".join(
+            f'<tr style="text-align:left"><th>{name}</th><td>{html.escape(text)}</td></tr>'
+            for name, text in cells.items()
+        )
+        return f"<table>{rows}</table>"
+
+    def _remark(self) -> str:
+        if self.closed:
+            return ", closed"
+        if os.getpid() != self._owner:
+            return ", of the parent process"
+        return f", {reason}" if (reason := self.death()) else ""
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the interpreter's end no one is to blame for an open server: close without a warning."""
+    for server in list(_live):
+        server.close()
+
+
+def executable(name: str) -> Path:
+    """Where an executable of ours is: in the package, or in the build folder of an editable install.
+
+    Raises FileNotFoundError when the package was built without it.
+    """
+    from importlib.resources import files
+    from pathlib import Path
+
+    path = files("grpcperf").joinpath("_bin").joinpath(name)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing: the package was built without its executables; install it again"
+        )
+    return Path(str(path))
+
+
+def _check_env(env: Mapping[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if (
+            not isinstance(name, str)
+            or not isinstance(value, str)
+            or not name
+            or "=" in name
+            or "\0" in name + value
+        ):
+            raise InvalidRequest(f"env must be a dict of texts, not {{{name!r}: {value!r}}}")
+    return dict(env)
