@@ -1,12 +1,13 @@
 /* What the parts of the core transport share: core_client.c (channels, completion queue, waiting),
- * core_opts.c (what was asked for) and core_call.c (the batches of one call). The only header here that
- * includes gRPC. */
+ * core_opts.c and core_tls.c (what was asked for) and core_call.c (the batches of one call). The only header
+ * here that includes gRPC. */
 #ifndef GP_CLIENT_CORE_H
 #define GP_CLIENT_CORE_H
 
 #include <sys/types.h>
 
 #include <grpc/grpc.h>
+#include <grpc/grpc_security.h>
 
 #include "client/pool.h"
 #include "client/transport.h"
@@ -56,6 +57,7 @@ struct core_client {
     pid_t pid; /* the process that made it: a forked child must leave it alone */
     grpc_completion_queue *queue;
     grpc_channel_credentials *credentials;
+    grpc_ssl_session_cache *sessions; /* to be resumed; NULL: each handshake is a full one */
     grpc_channel_args args;
     char *target, *method;
 
@@ -104,6 +106,10 @@ gpr_timespec core_time(uint64_t ns);
 /* Copy what is needed of opts into the client; -1 when it makes no sense. Free also what was half copied. */
 int core_opts_copy(struct core_client *client, const struct gp_client_opts *opts, struct gp_error *err);
 void core_opts_free(struct core_client *client);
+
+/* NULL tls: plaintext. NULL: something in it that gRPC cannot do. */
+grpc_channel_credentials *core_credentials(const struct gp_tls_opts *tls, struct gp_error *err);
+grpc_ssl_session_cache *core_sessions(const struct gp_tls_opts *tls); /* NULL: not wanted */
 
 /* Begin a batch; each comes back as a step of its name. `last` takes the half-close along. */
 void core_begin_whole(struct core_client *client, struct core_call *call);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <grpc/grpc_security.h>
+#include <grpc/support/log.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -27,9 +27,14 @@
 static _Atomic pid_t started_in; /* the process whose gRPC this is; 0: not started */
 static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 
+static void say_nothing(gpr_log_func_args *unused) {}
+
+/* gRPC tells stderr of every handshake that fails; who wants that sets the environment variable. */
 static void start(void)
 {
     gp_usage_begin();
+    if (!getenv("GRPC_VERBOSITY"))
+        gpr_set_log_function(say_nothing);
     grpc_init();
 }
 
@@ -100,7 +105,6 @@ static int create(struct gp_client **created, const struct gp_client_opts *opts,
     client->base.transport = &gp_core_transport;
     client->pid = getpid();
     client->queue = grpc_completion_queue_create_for_next(NULL);
-    client->credentials = grpc_insecure_credentials_create();
     gp_usage_join(&client->usage, opts->owner);
     if (core_opts_copy(client, opts, err) < 0 || build_storage(client, opts, err) < 0) {
         destroy(&client->base);
@@ -350,7 +354,6 @@ static void close_channels(struct core_client *client)
     while (grpc_completion_queue_next(client->queue, core_time(UINT64_MAX), NULL).type != GRPC_QUEUE_SHUTDOWN)
         continue;
     grpc_completion_queue_destroy(client->queue);
-    grpc_channel_credentials_release(client->credentials);
 }
 
 /* Also of one that was only half created. In a forked child it is left as it is: its threads are not there.

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "net/tls.h"
 
-#define OWN_ARGS 5u
+#define OWN_ARGS 7u
 
 static char *copy_text(const char *text)
 {
@@ -24,6 +25,15 @@ static void add_text(grpc_channel_args *args, const char *key, const char *text)
 {
     args->args[args->num_args++] =
         (grpc_arg){.type = GRPC_ARG_STRING, .key = copy_text(key), .value.string = copy_text(text)};
+}
+
+/* Of a pointer the channel makes a copy of its own, and so does not the one who frees our args. */
+static void add_sessions(grpc_channel_args *args, grpc_ssl_session_cache *sessions)
+{
+    grpc_arg arg = grpc_ssl_session_cache_create_channel_arg(sessions);
+
+    arg.key = copy_text(arg.key);
+    args->args[args->num_args++] = arg;
 }
 
 /* The user's come last and win. A proxy named in the environment is left aside, as the probe of the address
@@ -44,6 +54,10 @@ static int copy_args(struct core_client *client, const struct gp_client_opts *op
         add_number(args, GRPC_ARG_ENABLE_RETRIES, 0);
     if (opts->authority)
         add_text(args, GRPC_ARG_DEFAULT_AUTHORITY, opts->authority);
+    if (opts->tls && opts->tls->server_name)
+        add_text(args, GRPC_SSL_TARGET_NAME_OVERRIDE_ARG, opts->tls->server_name);
+    if (client->sessions)
+        add_sessions(args, client->sessions);
     for (size_t i = 0; i < opts->arg_count; i++) {
         const struct gp_client_arg *arg = &opts->args[i];
 
@@ -96,7 +110,9 @@ int core_opts_copy(struct core_client *client, const struct gp_client_opts *opts
     client->method = copy_text(request->method);
     if (!client->target || !client->method)
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
-    if (copy_args(client, opts, err) < 0)
+    client->credentials = core_credentials(opts->tls, err);
+    client->sessions = core_sessions(opts->tls);
+    if (!client->credentials || copy_args(client, opts, err) < 0)
         return -1;
     return copy_metadata(client, request, err);
 }
@@ -119,6 +135,9 @@ void core_opts_free(struct core_client *client)
     }
     grpc_slice_unref(client->message);
     free_args(&client->args);
+    grpc_channel_credentials_release(client->credentials); /* also of NULL */
+    if (client->sessions)
+        grpc_ssl_session_cache_destroy(client->sessions);
     free(client->metadata);
     free(client->target);
     free(client->method);
