@@ -9,8 +9,7 @@
 #include "wire/responder.h"
 
 #define PIECES 64u
-#define ROUNDS 8u               /* writes in a row, before others get their turn */
-#define UNREAD_BYTES (4u << 20) /* that may wait for a client; above it nothing more is read from it */
+#define ROUNDS 8u /* writes in a row, before others get their turn */
 
 struct gp_visitor *gp_visitor_create(int fd, struct gp_poller *poller, struct gp_responder_counts *counts)
 {
@@ -62,8 +61,8 @@ static bool listen_to(struct gp_visitor *visitor, uint8_t *buffer)
 
 static void want(struct gp_visitor *visitor, struct gp_poller *poller, bool writing)
 {
-    bool unread = gp_responder_pending(visitor->responder) > UNREAD_BYTES;
-    int wanted = !writing ? GP_VISITOR_READS : unread ? GP_VISITOR_WRITES : GP_VISITOR_READS_AND_WRITES;
+    bool crowded = gp_responder_crowded(visitor->responder);
+    int wanted = !writing ? GP_VISITOR_READS : crowded ? GP_VISITOR_WRITES : GP_VISITOR_READS_AND_WRITES;
 
     if (wanted == (int)visitor->wanted)
         return;

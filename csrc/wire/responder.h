@@ -10,6 +10,7 @@
 #ifndef GP_WIRE_RESPONDER_H
 #define GP_WIRE_RESPONDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -37,9 +38,12 @@ int gp_responder_receive(struct gp_responder *responder, const uint8_t *data, si
 size_t gp_responder_gather(struct gp_responder *responder, struct iovec *pieces, size_t capacity);
 void gp_responder_written(struct gp_responder *responder, size_t bytes);
 
-/* Bytes that wait for being written. A peer that sends and does not read makes them grow: stop reading from
- * it above some limit. */
+/* Bytes that wait for being written, of those that are made already. */
 size_t gp_responder_pending(const struct gp_responder *responder);
+
+/* So much waits for a peer that sends and does not read, that it should read some of it before more is read
+ * from it. */
+bool gp_responder_crowded(const struct gp_responder *responder);
 
 void gp_responder_destroy(struct gp_responder *responder); /* calls in flight count as cancelled */
 

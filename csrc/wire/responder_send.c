@@ -9,8 +9,10 @@
 #define ZERO_BYTES (256u << 10)
 #define COPY_BYTES 1024u           /* a body up to here is copied, which is cheaper than a piece */
 #define PENDING_BYTES (256u << 10) /* enough for one system call to be worth it */
-#define TURN_FRAMES 16u            /* that a stream may send before it is the next one's turn */
-#define TURN_PIECES 3u             /* at most, that a frame adds, and what follows it */
+#define CROWD_BYTES (4u << 20)
+#define CROWD_STREAMS 65536u
+#define TURN_FRAMES 16u /* that a stream may send before it is the next one's turn */
+#define TURN_PIECES 3u  /* at most, that a frame adds, and what follows it */
 
 /* Never written, so the kernel backs all of it with its one page of zeros. */
 static uint8_t zeros[ZERO_BYTES];
@@ -275,6 +277,11 @@ void gp_responder_written(struct gp_responder *responder, size_t bytes)
             responder->piece_count--;
         }
     }
+}
+
+bool gp_responder_crowded(const struct gp_responder *responder)
+{
+    return responder->pending > CROWD_BYTES || responder->streams.count > CROWD_STREAMS;
 }
 
 size_t gp_responder_pending(const struct gp_responder *responder)
