@@ -88,20 +88,23 @@ void wire_calls_expire(struct wire_client *client)
 
 /* --- finished calls ---------------------------------------------------------------------------- */
 
-/* A call that its peer is known not to have begun may be sent again, once, and counts from when it was sent
- * first. */
+/* A call that its peer is known not to have begun may be sent again, and counts from when it was sent first.
+ * Once, if a living peer has refused it; as often as it takes, if its connection went before its turn came: a
+ * server that serves a hundred calls on each may let the same call meet the end of two. */
 static bool retry(struct wire_client *client, const struct gp_event *event)
 {
     struct gp_waits_call *call = &client->waits.calls[event->id];
     struct wire_link *link;
 
-    if (!event->refused || call->retried || client->cancelled ||
+    if (!event->refused || (call->retried && event->class != GP_CLASS_TRANSPORT) || client->cancelled ||
         (client->waits.span_ns > 0 && !call->aged)) /* its deadline has come */
         return false;
-    call->retried = true;
-    call->sent_ns = event->sent_ns;
+    if (!call->retried) {
+        call->retried = true;
+        call->sent_ns = event->sent_ns;
+        client->retrying++;
+    }
     client->retried++;
-    client->retrying++;
     link = gp_waits_any_held(&client->waits) ? NULL : wire_calls_pick(client);
     if (link)
         wire_link_submit(client, link, (uint32_t)event->id);

@@ -177,7 +177,7 @@ static int connect_all(struct gp_client *base, uint64_t timeout_ns, const atomic
     client->now_ns = start_ns;
     wire_slots_tend(client);
     while (client->pool.connections < client->slot_count && client->now_ns < until_ns) {
-        if (client->pool.connections + client->setting_up == 0)
+        if (client->pool.connections + client->setting_up == 0 && wire_slots_due_ns(client) > 0)
             break; /* the first of them have failed, all of them */
         if (stop && atomic_load(stop))
             return gp_error_set(err, GP_ERROR_STOPPED, "stopped while connecting to %s", client->target);
@@ -306,6 +306,7 @@ static void destroy(struct gp_client *base)
 
     if (client->pid != getpid())
         return;
+    flush_dirty(client); /* what a peer is told about the last calls: as much as goes without waiting */
     wire_slots_destroy(client);
     gp_poller_fini(&client->poller);
     wire_opts_free(client);

@@ -127,18 +127,20 @@ static void retire(struct wire_client *client, struct wire_link *link)
 
 /* --- what becomes of a connection -------------------------------------------------------------- */
 
-/* The next attempt: at once, or after a pause that doubles with each failure. */
-static void try_again(struct wire_client *client, uint32_t number)
+/* The next attempt: at once for the first `grace` failures in a row, then after a pause that doubles with
+ * each.
+ */
+static void try_again(struct wire_client *client, uint32_t number, uint32_t grace)
 {
     struct wire_slot *slot = &client->slots[number];
     uint64_t pause_ns = FIRST_PAUSE_NS;
 
     slot->link = NULL;
-    if (slot->failures == 0) {
+    if (slot->failures <= grace) {
         enqueue(client, number);
         return;
     }
-    for (uint32_t i = 1; i < slot->failures && pause_ns < LONGEST_PAUSE_NS; i++)
+    for (uint32_t i = grace + 1; i < slot->failures && pause_ns < LONGEST_PAUSE_NS; i++)
         pause_ns *= 2;
     slot->retry_ns = client->now_ns + (pause_ns < LONGEST_PAUSE_NS ? pause_ns : LONGEST_PAUSE_NS);
     client->resting++;
@@ -155,26 +157,16 @@ void wire_slots_opened(struct wire_client *client, struct wire_link *link)
 }
 
 /* A connection that was never of any use counts as a failure, or one that is turned away each time would be
- * made again without end. */
+ * made again without end. One that lived long was of use, whatever its calls were waiting for. */
 static void judge_life(struct wire_client *client, const struct wire_link *link)
 {
     struct gp_wire_stats stats;
 
     gp_wire_stats(link->wire, &stats);
-    if (stats.messages_received > 0)
+    if (stats.messages_received > 0 || client->now_ns - link->began_ns >= LONGEST_PAUSE_NS)
         client->slots[link->slot].failures = 0;
     else
         client->slots[link->slot].failures++;
-}
-
-void wire_slots_leaving(struct wire_client *client, struct wire_link *link)
-{
-    uint32_t slot = link->slot;
-
-    retire(client, link);
-    judge_life(client, link);
-    link->slot = WIRE_NONE;
-    try_again(client, slot);
 }
 
 static void keep_failure(struct wire_client *client, const char *cause)
@@ -182,22 +174,34 @@ static void keep_failure(struct wire_client *client, const char *cause)
     snprintf(client->failure, sizeof client->failure, "%s", cause);
 }
 
+void wire_slots_leaving(struct wire_client *client, struct wire_link *link)
+{
+    uint32_t slot = link->slot;
+
+    retire(client, link);
+    keep_failure(client, gp_wire_cause(link->wire));
+    judge_life(client, link);
+    link->slot = WIRE_NONE;
+    try_again(client, slot, 1);
+}
+
 void wire_slots_lost(struct wire_client *client, struct wire_link *link, const char *cause)
 {
     uint32_t slot = link->slot;
+    bool was_open = link->state == WIRE_OPEN;
 
     retire(client, link);
     if (slot == WIRE_NONE)
         return;
     keep_failure(client, cause);
-    if (link->state == WIRE_OPEN) {
+    if (was_open) {
         judge_life(client, link);
     } else {
         client->setting_up--;
         client->slots[slot].failures++;
     }
     link->slot = WIRE_NONE;
-    try_again(client, slot);
+    try_again(client, slot, was_open);
 }
 
 /* --- setting up -------------------------------------------------------------------------------- */
@@ -214,7 +218,7 @@ static void open_one(struct wire_client *client)
     if (!link) {
         keep_failure(client, err.message);
         slot->failures++;
-        try_again(client, number);
+        try_again(client, number, 0);
         return;
     }
     slot->link = link;
@@ -229,7 +233,7 @@ static void look_at(struct wire_client *client, uint32_t number)
     struct wire_link *link = slot->link;
 
     if (!link) {
-        if (slot->retry_ns > client->now_ns)
+        if (slot->retry_ns > client->now_ns || !client->ever_ready)
             return;
         client->resting--;
         enqueue(client, number);
