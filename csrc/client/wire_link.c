@@ -3,6 +3,7 @@
 #include "client/wire.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,15 @@ struct wire_link *wire_link_open(struct wire_client *client, uint32_t slot, stru
     return link;
 }
 
+void wire_link_mark_dirty(struct wire_client *client, struct wire_link *link)
+{
+    if (link->dirty || link->blocked || link->mute || link->state == WIRE_CLOSED)
+        return;
+    link->dirty = true;
+    link->next_dirty = client->dirty;
+    client->dirty = link;
+}
+
 /* --- set-up, step by step ---------------------------------------------------------------------- */
 
 static void want(struct wire_client *client, struct wire_link *link, bool write)
@@ -132,60 +142,6 @@ static void finish_connect(struct wire_client *client, struct wire_link *link)
     shake_hands(client, link);
 }
 
-/* --- writing ----------------------------------------------------------------------------------- */
-
-void wire_link_mark_dirty(struct wire_client *client, struct wire_link *link)
-{
-    if (link->dirty || link->blocked || link->mute || link->state == WIRE_CLOSED)
-        return;
-    link->dirty = true;
-    link->next_dirty = client->dirty;
-    client->dirty = link;
-}
-
-static void set_blocked(struct wire_client *client, struct wire_link *link, bool blocked)
-{
-    if (link->blocked == blocked)
-        return;
-    link->blocked = blocked;
-    want(client, link, blocked);
-    if (!blocked && link->stuffed)
-        wire_slots_stuffed(client, link, false);
-}
-
-/* Its last call has ended and there is nothing left to say. */
-static void leave_if_done(struct wire_client *client, struct wire_link *link)
-{
-    if (link->state == WIRE_LEAVING && link->outstanding == 0 && !link->blocked &&
-        !gp_wire_has_output(link->wire))
-        wire_link_close(client, link);
-}
-
-/* All that is there, as many pieces as go into one system call at a time. A peer that cannot be written to
- * may have said why: so the end comes by reading. */
-void wire_link_flush(struct wire_client *client, struct wire_link *link)
-{
-    struct gp_error err;
-    enum gp_io io;
-    size_t count, written;
-
-    do {
-        count = gp_wire_gather(link->wire, client->pieces, WIRE_PIECES, client->now_ns);
-        io = gp_stream_write(&link->stream, client->pieces, count, &written, &err);
-        gp_wire_written(link->wire, written);
-    } while (io == GP_IO_OK && written > 0 && gp_wire_has_output(link->wire));
-    wire_link_account(client, link);
-    set_blocked(client, link, io == GP_IO_AGAIN);
-    if (io != GP_IO_ERROR) {
-        leave_if_done(client, link);
-        return;
-    }
-    link->mute = true;
-    wire_link_read(client, link);
-    if (link->state != WIRE_CLOSED)
-        wire_link_lose(client, link, err.message);
-}
-
 /* --- reading ----------------------------------------------------------------------------------- */
 
 static void become_ready(struct wire_client *client, struct wire_link *link)
@@ -195,6 +151,14 @@ static void become_ready(struct wire_client *client, struct wire_link *link)
     wire_slots_opened(client, link);
     if (client->ending)
         gp_wire_end(link->wire, client->now_ns);
+}
+
+/* Its last call has ended and there is nothing left to say. */
+static void leave_if_done(struct wire_client *client, struct wire_link *link)
+{
+    if (link->state == WIRE_LEAVING && link->outstanding == 0 && !link->blocked &&
+        !gp_wire_has_output(link->wire))
+        wire_link_close(client, link);
 }
 
 /* What a connection has come to by what it received. */
@@ -230,8 +194,9 @@ static void mark_more(struct wire_client *client, struct wire_link *link)
     client->more = link;
 }
 
-/* One buffer full at most: others have their turn, and the caller its time. */
-void wire_link_read(struct wire_client *client, struct wire_link *link)
+/* One buffer full at most: others have their turn, and the caller its time. `end` is the cause when there is
+ * no more to come. */
+static void read_until(struct wire_client *client, struct wire_link *link, const char *end)
 {
     struct gp_error err;
     size_t got;
@@ -248,13 +213,55 @@ void wire_link_read(struct wire_client *client, struct wire_link *link)
         }
     }
     if (io == GP_IO_CLOSED)
-        wire_link_lose(client, link, "the peer closed the connection");
+        wire_link_lose(client, link, end);
     else if (io == GP_IO_ERROR)
         wire_link_lose(client, link, err.message);
     else if (got > 0)
         follow(client, link);
     if (io == GP_IO_OK && link->state != WIRE_CLOSED)
         mark_more(client, link);
+}
+
+void wire_link_read(struct wire_client *client, struct wire_link *link)
+{
+    read_until(client, link, "the peer closed the connection");
+}
+
+/* --- writing ----------------------------------------------------------------------------------- */
+
+static void set_blocked(struct wire_client *client, struct wire_link *link, bool blocked)
+{
+    if (link->blocked == blocked)
+        return;
+    link->blocked = blocked;
+    want(client, link, blocked);
+    if (!blocked && link->stuffed)
+        wire_slots_stuffed(client, link, false);
+}
+
+/* All that is there, as many pieces as go into one system call at a time. A peer that cannot be written to
+ * may have said why: so the end comes by reading. */
+void wire_link_flush(struct wire_client *client, struct wire_link *link)
+{
+    struct gp_error err;
+    enum gp_io io;
+    size_t count, written;
+
+    do {
+        count = gp_wire_gather(link->wire, client->pieces, WIRE_PIECES, client->now_ns);
+        io = gp_stream_write(&link->stream, client->pieces, count, &written, &err);
+        gp_wire_written(link->wire, written);
+    } while (io == GP_IO_OK && written > 0 && gp_wire_has_output(link->wire));
+    wire_link_account(client, link);
+    set_blocked(client, link, io == GP_IO_AGAIN);
+    if (io != GP_IO_ERROR) {
+        leave_if_done(client, link);
+        return;
+    }
+    link->mute = true;
+    read_until(client, link, err.message);
+    if (link->state != WIRE_CLOSED)
+        wire_link_lose(client, link, err.message);
 }
 
 void wire_link_ready(struct wire_client *client, struct wire_link *link, const struct gp_ready *ready)
@@ -328,13 +335,23 @@ void wire_link_close(struct wire_client *client, struct wire_link *link)
     client->closed = link;
 }
 
+/* A peer that has said GOAWAY has said why. */
+static bool has_parting_word(const struct wire_link *link)
+{
+    return link->wire && link->state == WIRE_LEAVING &&
+           gp_wire_cause_class(link->wire) == GP_CLASS_TRANSPORT && gp_wire_cause(link->wire)[0] != '\0';
+}
+
 void wire_link_lose(struct wire_client *client, struct wire_link *link, const char *cause)
 {
+    char text[GP_CLIENT_CAUSE_BYTES];
+
+    snprintf(text, sizeof text, "%s", has_parting_word(link) ? gp_wire_cause(link->wire) : cause);
     if (link->wire) {
-        gp_wire_lost(link->wire, cause, client->now_ns);
+        gp_wire_lost(link->wire, text, client->now_ns);
         wire_link_account(client, link);
     }
-    wire_slots_lost(client, link, cause);
+    wire_slots_lost(client, link, text);
     wire_link_close(client, link);
 }
 
