@@ -1,15 +1,16 @@
-"""The C engine as Python sees it (csrc/python). Times are seconds; sizes bytes; blocking calls release the GIL and
-look at signals every 50 ms or sooner, so KeyboardInterrupt comes out of them."""
+"""The C engine as Python sees it (csrc/python). Times are seconds; sizes bytes; blocking calls release the
+GIL and look at signals every 50 ms or sooner, so KeyboardInterrupt comes out of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 class EngineFailure(Exception):
-    """Raised by every function here; args = (code, message), code one of "engine", "connect", "died", "invalid",
-    "stopped". grpcperf.errors turns it into the public exceptions."""
+    """Raised by every function here; args = (code, message), code one of "engine", "connect", "died",
+    "invalid", "stopped". grpcperf.errors turns it into the public exceptions."""
 
 def abandon_after_fork() -> None:
-    """In a forked child: drop the descriptors of every Child, so that the parent's death still reaches its servers."""
+    """In a forked child: drop the descriptors of every Child, so that the parent's death still reaches its
+    servers."""
 
 def versions() -> dict[str, str]:
     """grpc (core version as the library gives it), protobuf_c, compiler, build ("release" or "debug")."""
@@ -32,8 +33,8 @@ def process_sample(
     switches: bool = False,
     fds: bool = False,
 ) -> dict[str, int | float]:
-    """time (monotonic seconds), rss, rss_anon, peak_rss, cpu_user_s, cpu_system_s, threads; pss; writable, mappings;
-    sockets; context_switches; fds, where asked for."""
+    """time (monotonic seconds), rss, rss_anon, peak_rss, cpu_user_s, cpu_system_s, threads; pss; writable,
+    mappings; sockets; context_switches; fds, where asked for."""
 
 def fd_limit(pid: int = 0) -> tuple[int, int]:
     """Soft and hard limit on open descriptors of a process (0: this one); -1 for no limit."""
@@ -55,14 +56,25 @@ class Child:
         """Why it is dead ("killed by SIGKILL", "exited with code 1"), or None while it lives."""
     def stderr_tail(self) -> str: ...
     def close(self, grace: float = ...) -> None:
-        """End it, with SIGKILL after `grace` seconds. Idempotent, quiet when it is dead; in a forked child a no-op."""
+        """End it, with SIGKILL after `grace` seconds. Idempotent, quiet when it is dead; in a forked child
+        a no-op."""
 
 Client = dict[str, Any]
-"""transport, target (as probe resolved it), authority, connections, channel_args (dict of int or str, of C core)."""
+"""transport, target (as probe resolved it), authority, connections, channel_args (dict of int or str, of C
+core)."""
 
 Request = dict[str, Any]
 """kind ("unary", "server_stream", "client_stream", "bidi", "bidi_free"), method, message (bytes), metadata
 (sequence of (str, str)), deadline (seconds, 0 none), messages (0: no bound)."""
+
+Schedule = dict[str, Any]
+"""Of an open loop: steps (sequence of (from, to, seconds), rates in calls per second; the last rate goes
+on), arrival ("constant", "poisson", "uniform"), seed, catch_up ("none", "bounded", "full")."""
+
+def schedule_times(schedule: Schedule, count: int, part: int = 0, parts: int = 1) -> bytes:
+    """When the first `count` calls are intended, in ns from the start of the measured window: native
+    uint64. Fewer when the rate falls to 0 for good. `part` of `parts`: those of one load thread. See
+    csrc/load/schedule.h."""
 
 @final
 class Run:
@@ -80,6 +92,7 @@ class Run:
         calls: int,
         drain: float,
         think_time: float,
+        schedule: Schedule | None,
         server_pid: int,
         server_pidfd: int,
         cpus: Sequence[int] | None,
@@ -88,14 +101,17 @@ class Run:
     def wait(self, timeout: float) -> bool: ...
     def stop(self) -> None: ...
     def snapshot(self) -> dict[str, Any]:
-        """phase ("connect", "warmup", "measure", "drain", "ended"), elapsed_s, calls, ok."""
+        """phase ("connect", "warmup", "measure", "drain", "ended"), elapsed_s; of measured calls sent,
+        calls (finished), ok, not_sent; p50_s, p99_s (latency in windows that are over; 0: none yet)."""
     def result(self) -> dict[str, Any]:
-        """status {class name: count, only those that occurred}, latency, errors (histograms), ok_in_window,
-        all_in_window, messages_sent, messages_received, window_s, windows (list of {start_s, length_s, ok, failed,
-        entries}), connect_s, connected, reconnects, drain_s, client_cpu_s, server_cpu_s (None when not known),
-        server_died, stopped.
-        A histogram is {count, overflow, sum_ns, min_ns, max_ns, entries}; entries are bytes: pairs of native uint64
-        (slot, count) in rising order of slot."""
+        """status {class name: count, only those that occurred}, not_sent; the histograms latency, errors,
+        service, send_lag, queued, send_gap, first_message, message_gap, round_trip; ok_in_window,
+        all_in_window, messages_sent, messages_received, bursts, burst_calls, largest_burst, polls,
+        idle_polls, window_s, windows (list of {start_s, length_s, sent, ok, failed, entries}), connect_s,
+        connected, reconnects, drain_s, client_cpu_s, server_cpu_s, steal, pressure (shares; these four None
+        when not known), server_died, stopped: see csrc/load/run.h. A histogram is {count, overflow, sum_ns,
+        min_ns, max_ns, entries}; entries are bytes: pairs of native uint64 (slot, count) in rising order of
+        slot."""
 
 @final
 class Park:
@@ -110,8 +126,8 @@ class Park:
     ) -> None: ...
     def start(self) -> None: ...
     def counts(self) -> dict[str, Any]:
-        """connecting, connected, sent, finished, status {class: count}, first_sent_s, last_finished_s (monotonic).
-        Raises when it could not connect."""
+        """connecting, connected, sent, finished, status {class: count}, first_sent_s, last_finished_s
+        (monotonic). Raises when it could not connect."""
     def cancel(self) -> None: ...
     def wait_finished(self, timeout: float) -> bool: ...
     def close(self) -> None: ...

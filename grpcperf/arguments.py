@@ -115,8 +115,16 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
         help="as 'p99<5ms' or 'errors==0'; exit 4 if broken",
     )
     add("--strict", action="store_true", help="exit 3 when the result is invalid or a check inconclusive")
-    for name in ("--rate", "--arrival", "--max-in-flight", "--catch-up", "--compression"):
-        add(name, help="not built yet")
+    add("--rate", metavar="RPS", help="an open loop: calls per second, whatever becomes of them")
+    add("--arrival", metavar="NAME", help="of an open loop: poisson (default), constant or uniform")
+    add("--max-in-flight", metavar="N", help="of an open loop: calls at a time at most (10000)")
+    add(
+        "--catch-up",
+        metavar="NAME",
+        help="of calls that find no room in flight: none drops them, bounded (default) lets them wait 100 ms, "
+        "full to the end",
+    )
+    add("--compression", help="not built yet")
     add("--busy-poll", action="store_true", default=None, help="not built yet")
     _add_tls(parser)
 

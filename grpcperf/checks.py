@@ -20,7 +20,7 @@ from grpcperf.result import CLASSES, Result
 from grpcperf.spec import refuse_unknown
 from grpcperf.stats import Interval
 
-_COUNTS = ("calls", "errors", "not_sent", "connected", "reconnects")
+_COUNTS = ("calls", "errors", "not_sent", "largest_burst", "connected", "reconnects")
 _RATES = (
     *("throughput_rps", "offered_rate", "achieved_rate", "messages_sent_per_s", "messages_received_per_s"),
     *("mib_per_s", "response_mib_per_s"),
@@ -28,9 +28,13 @@ _RATES = (
 _COSTS = ("client_cpu_us_per_call", "server_cpu_us_per_call", "connect_s", "window_s")
 _PERCENTILES = ("p50", "p90", "p99", "p999")
 _LATENCIES = (*_PERCENTILES, "min", "mean", "max")
+_HISTOGRAMS = (
+    *("latency", "service_time", "error_latency", "send_lag", "queued"),
+    *("first_message", "message_gap", "round_trip"),
+)
 NAMES = (
     *_LATENCIES,
-    *(f"{whose}_{name}_us" for whose in ("latency", "service_time", "error_latency") for name in _LATENCIES),
+    *(f"{whose}_{name}_us" for whose in _HISTOGRAMS for name in _LATENCIES),
     *_COUNTS,
     *_RATES,
     *_COSTS,
@@ -142,7 +146,7 @@ def metric(name: str) -> Metric:
     refuse_unknown([name], NAMES, "metric")
     if name in _LATENCIES:
         return Metric(name, "s", "latency", name)
-    if latency := re.fullmatch(r"(latency|service_time|error_latency)_(\w+)_us", name):
+    if latency := re.fullmatch(rf"({'|'.join(_HISTOGRAMS)})_(\w+)_us", name):
         part = metric(latency[2]).part
         return Metric(name, "us", latency[1], part)
     unit: Literal["s", "us", ""] = (

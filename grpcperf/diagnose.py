@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Any, Literal
 
+from grpcperf.histogram import Histogram
 from grpcperf.result import Finding
 from grpcperf.spec import Load
+from grpcperf.units import format_seconds
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,38 @@ RULES: dict[str, Rule] = {
     "client_cpu_saturated": Rule(
         "invalid",
         0.95,
-        "the client is the limit: give it more threads and connections, or lower the concurrency",
+        "the client is the limit: give it more threads and connections, or lower the load",
+    ),
+    # Seconds, and at least a tenth of the response time's p99; core waits in whole milliseconds and may
+    # always be two of them late.
+    "send_lag": Rule(
+        "invalid",
+        0.001,
+        "the client was late, and response times hold its lateness: let it have a CPU of its own (cpus=), "
+        "more threads, or transport='wire', which wakes in time",
+    ),
+    # The share of the time in which a caller had no call in flight, though it had no reason to pause.
+    "little_law_gap": Rule(
+        "invalid",
+        0.25,
+        "the client was slow to send the next call, so fewer were in flight than asked: give it more "
+        "threads and connections",
+    ),
+    # The plan was not carried out, for which the server is to blame unless a finding above says otherwise.
+    "rate_not_reached": Rule("warning", 0.99, "lower the rate, or give the server more"),
+    "not_sent": Rule(
+        "warning",
+        0,
+        "percentiles know nothing of these calls: raise max_in_flight, or use catch_up='full' to have their "
+        "waiting counted",
+    ),
+    "bursty_sends": Rule(
+        "warning", 3.0, "at this rate the schedule is kept only on average; more threads= send more evenly"
+    ),
+    # The machine was disturbed, by whomever.
+    "cpu_steal": Rule("warning", 0.01, "the hypervisor gave CPU time to others: repeat, and interleave"),
+    "cpu_pressure": Rule(  # of no meaning where client and server share CPUs: they make each other wait
+        "warning", 0.25, "more wanted to run than there are CPUs: stop what else runs, or use fewer threads"
     ),
     # What was measured has a property that one should know of.
     "few_samples": Rule("warning", 1000, "run longer, for p99 to have ten calls beyond it"),
@@ -62,6 +95,10 @@ RULES: dict[str, Rule] = {
 
 STEADY_ERRORS = 3.0  # standard errors between two halves that are not noise
 STEADY_WINDOWS = 10  # fewer tell nothing of a trend
+LAG_SHARE = 0.1  # of the response time's p99: what of it the client's lateness may be
+CORE_WAIT_S = 0.002  # how late C core wakes, as it waits in whole milliseconds and rounds up
+CEILING_SHARE = 0.9  # of what the client alone can do
+LITTLE_WINDOWS = 50  # the window in mean latencies: below this its edges hide the gap
 
 
 def finding(
@@ -95,20 +132,25 @@ def diagnose(
     server_cpus: Collection[int] | None = None,
     settled: bool | None = None,
     descriptors: tuple[int, int] | None = None,
+    ceiling_rps: float | None = None,
 ) -> tuple[Finding, ...]:
     """What there is to say about a run, the gravest first.
 
     `raw` is the engine's result (Run.result). What is not known is left out: `death` why the server died,
     `settings` the peer's HTTP/2 SETTINGS, `client_cpus` and `server_cpus` the CPUs each may run on
     (server_cpus only of a server on this machine), `settled` whether memory had come to rest, `descriptors`
-    those needed and those available.
+    those needed and those available, `ceiling_rps` how many unary calls a second one thread of this client
+    makes on this machine against a server that does nothing (calibrate).
     """
+    cut = raw["server_died"] or raw["stopped"]
     found = [
         *_ends(raw, interrupted, death),
         *_outcomes(spec, raw, interrupted),
-        *_client(spec, raw),
-        *([] if raw["server_died"] else _steadiness(raw["windows"])),
-        *_surroundings(spec, settings or {}, client_cpus, server_cpus),
+        *_client(spec, raw, ceiling_rps),
+        *(_plan(spec, raw) if spec.is_open_loop and not cut else ()),
+        *(_little_law(spec, raw) if not spec.is_open_loop and not cut else ()),
+        *(_steadiness(raw["windows"]) if spec.steps is None and not raw["server_died"] else ()),
+        *_surroundings(spec, raw, settings or {}, client_cpus, server_cpus),
     ]
     if settled is False:
         found.append(finding("not_settled", "memory did not come to rest within its time"))
@@ -151,14 +193,98 @@ def _outcomes(spec: Load, raw: Mapping[str, Any], interrupted: bool) -> Iterator
         )
 
 
-def _client(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """The load threads' CPU against what their number could use."""
-    if raw["client_cpu_s"] is None or raw["window_s"] <= 0:
+def _client(spec: Load, raw: Mapping[str, Any], ceiling_rps: float | None) -> Iterator[Finding]:
+    """The load threads against what their number could do: by their CPU, or, where they never sleep, by how
+    often they found nothing to do; and by what they did against a server that costs nothing."""
+    if raw["window_s"] <= 0:
         return
-    used = raw["client_cpu_s"] / raw["window_s"] / spec.threads
-    if used >= _threshold("client_cpu_saturated"):
-        threads = f"{spec.threads} client threads were" if spec.threads > 1 else "the client's thread was"
-        yield finding("client_cpu_saturated", f"{threads} busy for {used:.0%} of the time", measured=used)
+    who = f"{spec.threads} client threads were" if spec.threads > 1 else "the client's thread was"
+    used = None
+    if spec.busy_poll and raw["polls"]:
+        used = 1 - raw["idle_polls"] / raw["polls"]
+    elif raw["client_cpu_s"] is not None and not spec.busy_poll:
+        used = raw["client_cpu_s"] / raw["window_s"] / spec.threads
+    if used is not None and used >= _threshold("client_cpu_saturated"):
+        how = "looks for something to do" if spec.busy_poll else "time"
+        yield finding("client_cpu_saturated", f"{who} busy for {used:.0%} of the {how}", measured=used)
+        return
+    share = raw["all_in_window"] / raw["window_s"] / spec.threads / ceiling_rps if ceiling_rps else 0.0
+    if share >= CEILING_SHARE and spec.kind == "unary":
+        message = f"{who} at {share:.0%} of what it can do here at all ({ceiling_rps:,.0f} calls/s)"
+        yield finding("client_cpu_saturated", message, measured=share, threshold=CEILING_SHARE)
+
+
+def _plan(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Open loop: whether what was planned was done, and when."""
+    lag, response = Histogram.from_engine(raw["send_lag"]), Histogram.from_engine(raw["latency"])
+    least = max(_threshold("send_lag"), CORE_WAIT_S * 1.5 if spec.transport == "core" else 0.0)
+    bound = max(least, LAG_SHARE * (response.p99 or 0.0))
+    if lag.p99 is not None and lag.p99 > bound:
+        told = f"p50 {format_seconds(lag.p50)}, p99 {format_seconds(lag.p99)}"
+        yield finding("send_lag", f"calls were sent late: {told}", measured=lag.p99, threshold=bound)
+    calls, not_sent = sum(raw["status"].values()), raw["not_sent"]
+    if not_sent:
+        message = (
+            f"{not_sent:,} of {calls + not_sent:,} calls were not sent: {spec.max_in_flight:,} were in "
+            f"flight (max_in_flight, catch_up={spec.catch_up!r})"
+        )
+        yield finding("not_sent", message, measured=not_sent)
+    yield from _rate(spec, raw, calls + not_sent)
+    bursts = raw["burst_calls"] / raw["bursts"] if raw["bursts"] else 0.0
+    if bursts >= _threshold("bursty_sends"):
+        message = f"calls left {bursts:.1f} at a time, at most {raw['largest_burst']:,}"
+        yield finding("bursty_sends", message, measured=bursts)
+
+
+def _rate(spec: Load, raw: Mapping[str, Any], intended: int) -> Iterator[Finding]:
+    """Whether the offered rate was sent, and whether it was answered: a backlog that grows in flight is no
+    rate reached either. Answers are counted in the second half, when calls of a steady run come back as
+    they go out."""
+    window_s, service = raw["window_s"], Histogram.from_engine(raw["service"])
+    if not intended or window_s <= 0:
+        return
+    offered, sent = intended / window_s, (intended - raw["not_sent"]) / window_s
+    half = [w for w in raw["windows"] if w["start_s"] >= window_s / 2]
+    length_s = sum(w["length_s"] for w in half)
+    answered = sum(w["ok"] + w["failed"] for w in half) / length_s if length_s else offered
+    noise = STEADY_ERRORS * math.sqrt(offered / length_s) if length_s else 0.0
+    quick = service.min is not None and service.min < window_s / 4  # else they had no time to come back
+    threshold = _threshold("rate_not_reached")
+    told = f"{offered:,.0f} calls/s were asked for"
+    if sent < threshold * offered:
+        share = sent / offered
+        told += f", {sent:,.0f} were sent"
+    elif spec.steps is None and quick and answered < threshold * offered - noise:
+        share = answered / offered
+        told += f", {answered:,.0f} were answered in the second half of the run"
+    else:
+        return
+    if service.mean is not None:
+        needed = math.ceil(offered * service.mean)
+        told += (
+            f"; with a mean service time of {format_seconds(service.mean)} that needs {needed:,} calls in "
+            f"flight (Little's law), max_in_flight is {spec.max_in_flight:,}"
+        )
+    yield finding("rate_not_reached", told, measured=share)
+
+
+def _little_law(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Closed loop: calls in flight are throughput times latency (Little 1961). What is missing of those
+    asked for was spent between the end of a call and the sending of the next. Failed calls may rest; then
+    it says nothing."""
+    status, window_s = raw["status"], raw["window_s"]
+    latency = Histogram.from_engine(raw["latency"])
+    if spec.is_endless or set(status) != {"OK"} or latency.mean is None or spec.calls is not None:
+        return
+    # Waiting for the peer's limit on streams is no fault of the client's, and not part of its latency.
+    round_s = latency.mean + Histogram.from_engine(raw["queued"]).sum / latency.count + float(spec.think_time)
+    if window_s < LITTLE_WINDOWS * round_s:
+        return
+    busy = raw["ok_in_window"] * round_s / window_s
+    gap = 1 - busy / spec.concurrency
+    if gap > _threshold("little_law_gap"):
+        message = f"{busy:,.1f} calls were in flight on average, {spec.concurrency:,} were asked for"
+        yield finding("little_law_gap", message, measured=gap)
 
 
 def _steadiness(windows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
@@ -178,15 +304,23 @@ def _steadiness(windows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 def _surroundings(
     spec: Load,
+    raw: Mapping[str, Any],
     settings: Mapping[str, Any],
     client_cpus: Collection[int] | None,
     server_cpus: Collection[int] | None,
 ) -> Iterator[Finding]:
-    limit, each = settings.get("max_concurrent_streams"), math.ceil(spec.concurrency / spec.connections)
+    limit, each = settings.get("max_concurrent_streams"), _calls_per_connection(spec, raw)
     if limit is not None and limit < each:
-        message = f"the peer allows {limit:,} calls at a time on a connection, {each:,} were asked for"
+        wanted = "were asked for" if not spec.is_open_loop else "would be needed for this rate"
+        message = f"the peer allows {limit:,} calls at a time on a connection, {each:,} {wanted}"
         yield finding("server_stream_limit", message, measured=each, threshold=limit)
+    steal, pressure = raw["steal"], raw["pressure"]
+    if steal is not None and steal > _threshold("cpu_steal"):
+        yield finding("cpu_steal", f"{steal:.1%} of the machine's CPU time went elsewhere", measured=steal)
     shared = set(spec.cpus or client_cpus or ()) & set(server_cpus or ())
+    if pressure is not None and pressure > _threshold("cpu_pressure") and not shared:
+        message = f"some task waited for a CPU in {pressure:.0%} of the time"
+        yield finding("cpu_pressure", message, measured=pressure)
     if shared:
         numbers = ", ".join(map(str, sorted(shared)))
         yield finding(
@@ -195,6 +329,17 @@ def _surroundings(
             measured=len(shared),
             threshold=0,
         )
+
+
+def _calls_per_connection(spec: Load, raw: Mapping[str, Any]) -> int:
+    """Calls in flight on each: those asked for, or those that an open loop needs (Little's law)."""
+    if not spec.is_open_loop:
+        return math.ceil(spec.concurrency / spec.connections)
+    service = Histogram.from_engine(raw["service"])
+    if service.mean is None or raw["window_s"] <= 0:
+        return 0
+    offered: float = (sum(raw["status"].values()) + raw["not_sent"]) / raw["window_s"]
+    return math.ceil(offered * service.mean / spec.connections)
 
 
 def _threshold(code: str) -> float:

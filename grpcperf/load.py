@@ -15,6 +15,7 @@ from grpcperf.engine import translated
 from grpcperf.errors import EngineError, Interrupted, InvalidRequest
 from grpcperf.progress import Progress
 from grpcperf.result import Result
+from grpcperf.schedule import engine_schedule
 from grpcperf.spec import Load
 from grpcperf.targets.target import Measurable, as_target
 
@@ -38,12 +39,22 @@ class Peer:
 @dataclass(frozen=True)
 class Snapshot:
     """A run at one moment. `phase`: connect, warmup, measure, drain, ended; `elapsed_s` since the measured
-    window began; `calls` measured and finished so far, `ok` of them as OK."""
+    window began; measured calls `sent`, finished (`calls`), `ok` of them as OK, and `not_sent`; `p50_s` and
+    `p99_s` of latency in windows that are over (a run has 20 or more), 0 before the first is."""
 
     phase: str
     elapsed_s: float
     calls: int
     ok: int
+    sent: int = 0
+    not_sent: int = 0
+    p50_s: float = 0.0
+    p99_s: float = 0.0
+
+    @property
+    def achieved_rate(self) -> float:
+        """Measured calls sent per second so far."""
+        return self.sent / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
 
 class LoadRun:
@@ -63,13 +74,14 @@ class LoadRun:
                 client=engine_client(target, spec, peer),
                 request=spec.engine_request(_engine.benchmark_request),
                 threads=spec.threads,
-                concurrency=spec.concurrency,
+                concurrency=spec.most_in_flight,
                 connect_timeout=CONNECT_S,
                 warmup=float(spec.warmup),
                 duration=float(spec.duration or 0.0),
                 calls=spec.calls or 0,
                 drain=float(spec.drain),
                 think_time=float(spec.think_time),
+                schedule=engine_schedule(spec),
                 server_pid=target.pid or 0,
                 server_pidfd=target.pidfd,
                 cpus=spec.cpus,
@@ -190,22 +202,21 @@ _EMPTY: Mapping[str, Any] = {
     "max_ns": 0,
     "entries": b"",
 }
+_HISTOGRAMS = (
+    *("latency", "errors", "service", "send_lag", "queued", "send_gap"),
+    *("first_message", "message_gap", "round_trip"),
+)
+_COUNTS = (
+    *("not_sent", "ok_in_window", "all_in_window", "messages_sent", "messages_received"),
+    *("connected", "reconnects", "bursts", "burst_calls", "largest_burst", "polls", "idle_polls"),
+)
 _NOTHING: Mapping[str, Any] = {
     "status": {},
-    "latency": _EMPTY,
-    "errors": _EMPTY,
-    "ok_in_window": 0,
-    "all_in_window": 0,
-    "messages_sent": 0,
-    "messages_received": 0,
-    "window_s": 0.0,
+    **dict.fromkeys(_HISTOGRAMS, _EMPTY),
+    **dict.fromkeys(_COUNTS, 0),
     "windows": [],
-    "connect_s": 0.0,
-    "connected": 0,
-    "reconnects": 0,
-    "drain_s": 0.0,
-    "client_cpu_s": None,
-    "server_cpu_s": None,
+    **dict.fromkeys(("window_s", "connect_s", "drain_s"), 0.0),
+    **dict.fromkeys(("client_cpu_s", "server_cpu_s", "steal", "pressure")),
     "server_died": False,
     "stopped": True,
 }

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import difflib
-import html
-import math
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
+from grpcperf import views
 from grpcperf.histogram import Histogram, read_entries
 from grpcperf.spec import FrozenDict, Load
-from grpcperf.units import MIB, format_bytes, format_number, format_seconds
+from grpcperf.units import MIB
 
 if TYPE_CHECKING:
     from grpcperf.stats import Interval
@@ -87,11 +85,13 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A stretch of the measured window: completions inside it, and the latencies of those that count."""
+    """A stretch of the measured window: calls sent and finished in it, and the latencies of those that
+    count."""
 
     start_s: float  # from the start of the measured window
     length_s: float  # the last one may be shorter
-    ok: int
+    sent: int  # calls handed to the transport inside it
+    ok: int  # completions inside it, whenever the call was sent
     failed: int
     entries: bytes = field(repr=False)  # the latencies of OK calls, sparse: see Histogram.entries
 
@@ -100,21 +100,24 @@ class Window:
         return Histogram(read_entries(self.entries))
 
 
-_AS_IN_WINDOW = ("start_s", "length_s", "ok", "failed", "entries")
+_AS_IN_WINDOW = ("start_s", "length_s", "sent", "ok", "failed", "entries")
 _AS_IN_ENGINE = (
-    *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received"),
-    *("reconnects", "connect_s", "drain_s", "client_cpu_s", "server_cpu_s"),
+    *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received", "not_sent"),
+    *("bursts", "burst_calls", "largest_burst", "reconnects", "connect_s", "drain_s"),
+    *("client_cpu_s", "server_cpu_s", "steal", "pressure"),
 )
+NONE = Histogram()
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """What one load run measured.
 
-    `calls` were sent inside the measured window, and each is in exactly one class of `status`; `latency` and
-    `service_time` are those of the OK ones (in closed loop the same: from sending to done), `error_latency`
-    those of the others. Rates are of completions inside the window. None means: not known, or no such thing
-    in this run.
+    `calls` were intended inside the measured window and sent (`not_sent`: those that were not), and each is
+    in exactly one class of `status`. `service_time` is from sending to done, of the OK ones. `latency` in an
+    open loop is the response time, from the intended time to done: time that a call had to wait for its
+    sending counts. In a closed loop both are the same. `error_latency` is the latency of the others. Rates
+    are of completions inside the window. None means: not known, or no such thing in this run.
     """
 
     spec: Load
@@ -127,7 +130,7 @@ class Result:
     all_in_window: int
     messages_sent: int = 0  # inside the measured window
     messages_received: int = 0
-    not_sent: int = 0
+    not_sent: int = 0  # intended inside the measured window, and dropped (open loop)
     windows: tuple[Window, ...] = ()
     connections: int = 0  # established
     reconnects: int = 0
@@ -135,7 +138,17 @@ class Result:
     drain_s: float | None = None
     client_cpu_s: float | None = None  # inside the measured window
     server_cpu_s: float | None = None
-    offered_rate: float | None = None  # calls per second that the schedule asked for; None in closed loop
+    send_lag: Histogram = NONE  # open loop: how late calls were sent that nothing held back
+    queued: Histogram = NONE  # how long calls were held back: by max_in_flight, by the peer's limit
+    send_gap: Histogram = NONE  # open loop: between calls, as each load thread sent them
+    bursts: int = 0  # open loop: times at which calls were sent that nothing held back,
+    burst_calls: int = 0  # these calls,
+    largest_burst: int = 0  # and the most of them at once
+    first_message: Histogram = NONE  # streams: from sending the call to its first message
+    message_gap: Histogram = NONE  # server_stream, bidi_free: from one message to the next
+    round_trip: Histogram = NONE  # bidi: from a message to its answer
+    steal: float | None = None  # share of the machine's CPU time that its hypervisor gave to others
+    pressure: float | None = None  # share of the time in which some task waited for a CPU
     findings: tuple[Finding, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=FrozenDict)  # effective, read from the wire
     environment: Mapping[str, Any] = field(default_factory=FrozenDict)
@@ -156,13 +169,19 @@ class Result:
             spec=spec,
             status=Status(raw["status"]),
             latency=latency,
-            service_time=latency,
+            service_time=Histogram.from_engine(raw["service"]) if spec.is_open_loop else latency,
             error_latency=Histogram.from_engine(raw["errors"]),
             windows=tuple(
                 Window(**{name: window[name] for name in _AS_IN_WINDOW}) for window in raw["windows"]
             ),
             connections=raw["connected"],
             **{name: raw[name] for name in _AS_IN_ENGINE},
+            send_lag=Histogram.from_engine(raw["send_lag"]),
+            queued=Histogram.from_engine(raw["queued"]),
+            send_gap=Histogram.from_engine(raw["send_gap"]),
+            first_message=Histogram.from_engine(raw["first_message"]),
+            message_gap=Histogram.from_engine(raw["message_gap"]),
+            round_trip=Histogram.from_engine(raw["round_trip"]),
             findings=tuple(findings),
             settings=FrozenDict(settings or {}),
             environment=FrozenDict(environment or {}),
@@ -172,7 +191,7 @@ class Result:
 
     @property
     def calls(self) -> int:
-        """All calls sent inside the measured window."""
+        """All calls intended inside the measured window and sent."""
         return sum(self.status.values())
 
     @property
@@ -191,8 +210,13 @@ class Result:
         return self._per_second(self.ok_in_window)
 
     @property
+    def offered_rate(self) -> float | None:
+        """Calls that the schedule had inside the measured window, per second of it; None in a closed loop."""
+        return self._per_second(self.calls + self.not_sent) if self.spec.is_open_loop else None
+
+    @property
     def achieved_rate(self) -> float:
-        """Calls sent inside the measured window, per second of it."""
+        """Calls of the measured window that were sent, per second of it."""
         return self._per_second(self.calls)
 
     @property
@@ -243,41 +267,7 @@ class Result:
         `status` is a dict of the classes that occurred, `findings` a list of codes; `connections` is what was
         asked for and `connected` what was established.
         """
-        spec = self.spec
-        row = {
-            "transport": spec.transport,
-            "kind": spec.kind,
-            "method": spec.path,
-            "connections": spec.connections,
-            "concurrency": spec.concurrency,
-            "threads": spec.threads,
-            "request_size": spec.message_bytes,
-            "response_size": spec.response_bytes if spec.is_benchmark_service else None,
-            "messages_per_stream": spec.messages_per_stream,
-            "calls": self.calls,
-            "errors": self.errors,
-            "status": dict(self.status),
-            "not_sent": self.not_sent,
-            "throughput_rps": self.throughput_rps,
-            "mib_per_s": self.mib_per_s,
-            "response_mib_per_s": self.response_mib_per_s,
-            "messages_sent_per_s": self.messages_sent_per_s,
-            "messages_received_per_s": self.messages_received_per_s,
-            **_latencies("latency", self.latency),
-            **_latencies("service_time", self.service_time),
-            **_latencies("error_latency", self.error_latency),
-            "offered_rate": self.offered_rate,
-            "achieved_rate": self.achieved_rate,
-            "client_cpu_us_per_call": self.client_cpu_us_per_call,
-            "server_cpu_us_per_call": self.server_cpu_us_per_call,
-            "connected": self.connections,
-            "reconnects": self.reconnects,
-            "connect_s": self.connect_s,
-            "window_s": self.window_s,
-            "valid": self.valid,
-            "findings": [finding.code for finding in self.findings],
-        }
-        return {key: None if _is_no_number(value) else value for key, value in row.items()}
+        return views.row(self)
 
     def interval(self, metric: str, *, confidence: float = 0.95) -> Interval | None:
         """Confidence interval of a metric ("p99" in seconds, "latency_p99_us", "throughput_rps"), or None
@@ -301,89 +291,7 @@ class Result:
         return self
 
     def __repr__(self) -> str:
-        head = f"Result{'' if self.valid else ' (NOT VALID)'}: {self._title()}"
-        lines = [f"  {name:<13} {'   '.join(parts)}" for name, parts in self._lines()]
-        for one in self.findings:
-            mark = "✗" if one.severity == "invalid" else "!"
-            lines += textwrap.wrap(f"{mark} {one}", 108, initial_indent="  ", subsequent_indent="    ")
-        return "\n".join([head, *lines])
+        return views.text(self)
 
     def _repr_html_(self) -> str:
-        """A table for notebooks; colours are translucent, so that it reads on light and dark."""
-        colours = {"warning": "204,136,0", "invalid": "221,51,51"}
-        cell = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:left"
-        apart = "display:inline-block;margin-right:1.4em"
-        remarks = rows = ""
-        for one in self.findings:
-            colour = colours[one.severity]
-            style = f"border-left:4px solid rgb({colour});background:rgba({colour},.12);padding:2px 8px"
-            code, text = html.escape(one.code), html.escape(str(one).removeprefix(f"{one.code}: "))
-            remarks += f'<div style="{style}"><b>{code}</b> ({one.severity}): {text}</div>'
-        for name, parts in self._lines():
-            rows += (
-                f'<tr style="background:none"><th style="{cell};font-weight:normal">{html.escape(name)}</th>'
-            )
-            spans = "".join(f'<span style="{apart}">{html.escape(part)}</span>' for part in parts)
-            rows += f'<td style="{cell}">{spans}</td></tr>'
-        valid = "" if self.valid else ' <b style="color:rgb(221,51,51)">not valid</b>'
-        return (
-            f'<div style="color:inherit">{remarks}<div><b>{html.escape(self._title())}</b>{valid}</div>'
-            f'<table style="border-collapse:collapse;color:inherit">{rows}</table></div>'
-        )
-
-    def _title(self) -> str:
-        spec = self.spec
-        sizes = format_bytes(spec.message_bytes)
-        if spec.is_benchmark_service:
-            sizes += f" → {format_bytes(spec.response_bytes)}"
-        parts = [
-            f"{spec.kind if spec.method is None else f'{spec.kind} {spec.path}'} over {spec.transport}",
-            f"{self.connections:,} connection{'s' * (self.connections != 1)}",
-            f"{spec.concurrency:,} in flight",
-            sizes,
-            format_seconds(self.window_s),
-        ]
-        if spec.messages_per_stream is not None:
-            parts.insert(3, f"{spec.messages_per_stream:,} messages per stream")
-        return ", ".join(parts)
-
-    def _lines(self) -> Iterator[tuple[str, list[str]]]:
-        """What both representations show: a name and its parts."""
-        payload = {"out": self.mib_per_s, "back": self.response_mib_per_s}
-        flow = [f"{format_number(mib)} MiB/s {way}" for way, mib in payload.items() if mib is not None]
-        endless = self.spec.is_endless
-        yield "throughput", flow if endless else [f"{format_number(self.throughput_rps)} calls/s", *flow]
-        if self.spec.is_stream:
-            rates = {"out": self.messages_sent_per_s, "back": self.messages_received_per_s}
-            yield "messages", [f"{format_number(rate)}/s {way}" for way, rate in rates.items()]
-        failed = ", ".join(f"{name} {n:,}" for name, n in self.status.items() if name != "OK")
-        yield (
-            "calls",
-            [
-                f"{self.calls:,}",
-                f"errors {self.errors:,}" + (f" ({failed})" if failed else ""),
-                *([f"not sent {self.not_sent:,}"] if self.not_sent else []),
-            ],
-        )
-        if self.latency.count:
-            told = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max"}
-            label = "stream's life" if self.spec.is_stream else "latency"
-            yield label, [f"{name} {format_seconds(getattr(self.latency, x))}" for name, x in told.items()]
-            if not (endless or self.spec.is_open_loop):
-                yield "", ["service time of a closed loop: coordinated omission possible"]
-        costs = {"client": self.client_cpu_us_per_call, "server": self.server_cpu_us_per_call}
-        shown = [f"{who} {format_number(us)} µs" for who, us in costs.items() if us is not None]
-        if shown:
-            yield "CPU per call", shown
-
-
-def _latencies(name: str, histogram: Histogram) -> dict[str, float | None]:
-    """A histogram's columns in µs."""
-    parts = ("p50", "p90", "p99", "p999", "min", "mean", "max")
-    values = ((part, getattr(histogram, part)) for part in parts)
-    # To the ns, which is what was measured, and without the dust of the conversion.
-    return {f"{name}_{part}_us": None if value is None else round(value * 1e6, 3) for part, value in values}
-
-
-def _is_no_number(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+        return views.html_table(self)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NoReturn, TypeVar
 
-from grpcperf import units
+from grpcperf import schedule, units
 from grpcperf.errors import InvalidRequest
 
 SERVICE = "/grpc.testing.BenchmarkService/"
@@ -79,6 +79,12 @@ class Load:
     it is made; raises InvalidRequest naming the argument, the value and the bounds. `concurrency` (calls kept
     in flight) rises with `connections` unless it was given; `calls` switches `duration` off unless both were
     given, then whichever ends first. `messages_per_stream=None` lets streams run until the end of the run.
+
+    `rate` or `steps` make it an open loop: calls are sent when a schedule says (grpcperf.schedule:
+    arrival, steps, seed), whatever becomes of those before, with at most `max_in_flight` at a time. What
+    then becomes of a call that finds no room is said by `catch_up`: "none" drops it at its intended time,
+    "bounded" lets it wait for 100 ms, "full" to the end of the run. What was dropped is `not_sent`.
+    `steps` say how long the window is, unless `duration` or `calls` do.
     """
 
     kind: str = "unary"
@@ -122,6 +128,8 @@ class Load:
         self._check_words()
         self._check_request()
         self._check_numbers()
+        for name, value in schedule.check_loop(self, self._given).items():
+            self._set(name, value)
         self._check_end()
 
     def replace(self, **changes: Any) -> Load:
@@ -152,7 +160,12 @@ class Load:
 
     @property
     def is_open_loop(self) -> bool:
-        return self.rate is not None
+        return self.rate is not None or self.steps is not None
+
+    @property
+    def most_in_flight(self) -> int:
+        """Calls kept in flight, or in an open loop never exceeded."""
+        return self.max_in_flight if self.is_open_loop else self.concurrency
 
     @property
     def message_bytes(self) -> int:
@@ -212,7 +225,8 @@ class Load:
 
     def _check_numbers(self) -> None:
         self._set("connections", units.count(self.connections, "connections", high=_MOST))
-        self._set("concurrency", self._checked_concurrency())
+        for name in ("concurrency", "max_in_flight"):
+            self._set(name, self._checked_in_flight(name))
         self._set("threads", units.count(self.threads, "threads", high=1024))
         if self.threads > self.connections:
             raise InvalidRequest(
@@ -231,13 +245,14 @@ class Load:
             if not self.is_stream:
                 raise InvalidRequest("messages_per_stream has no meaning for kind 'unary'; leave it out")
 
-    def _checked_concurrency(self) -> int:
-        wanted = units.count(self.concurrency, "concurrency", high=_MOST)
-        if "concurrency" not in self._given:
+    def _checked_in_flight(self, name: str) -> int:
+        """Calls in flight: at least one for each connection, without which it measures nothing."""
+        wanted = units.count(getattr(self, name), name, high=_MOST)
+        if name not in self._given:
             return max(wanted, self.connections)
         if wanted < self.connections:
             raise InvalidRequest(
-                f"concurrency must be at least connections ({self.connections:,}), not {wanted:,}: "
+                f"{name} must be at least connections ({self.connections:,}), not {wanted:,}: "
                 "a connection without a call in flight measures nothing"
             )
         return wanted
@@ -247,6 +262,8 @@ class Load:
             self._set("calls", units.count(self.calls, "calls", high=2**62))
             if "duration" not in self._given:
                 self._set("duration", None)
+        elif self.steps is not None and "duration" not in self._given:
+            self._set("duration", schedule.length_s(self.steps))
         if self.duration is not None:
             self._set("duration", units.seconds(self.duration, "duration", above=True))
         elif self.calls is None:
@@ -265,11 +282,6 @@ class Load:
 
 # What later versions do; asked for today it is refused rather than ignored.
 _NOT_BUILT: dict[str, Any] = {
-    "rate": None,
-    "arrival": "poisson",
-    "steps": None,
-    "catch_up": "bounded",
-    "max_in_flight": 10_000,
     "compression": None,
     "pick": "round_robin",
     "calls_per_connection": None,

@@ -27,7 +27,14 @@ def result_of(windows, *, failed=0, findings=(), length_s=0.1):
         connections=1,
         client_cpu_s=0.001,
         windows=tuple(
-            Window(start_s=i * length_s, length_s=length_s, ok=part.count, failed=0, entries=part.entries)
+            Window(
+                start_s=i * length_s,
+                length_s=length_s,
+                sent=part.count,
+                ok=part.count,
+                failed=0,
+                entries=part.entries,
+            )
             for i, part in enumerate(parts)
         ),
         findings=tuple(findings),
@@ -173,6 +180,7 @@ def test_every_name_has_a_value_a_text_and_an_interval_or_none(name):
 def test_the_names_are_those_of_the_row():
     row = STEADY.row()
     spec = {"connections", "concurrency", "threads", "request_size", "response_size", "messages_per_stream"}
+    spec |= {"rate", "arrival", "catch_up", "max_in_flight"}
     words = {"transport", "kind", "method", "status", "valid", "findings"}
     assert set(checks.NAMES) >= set(row) - spec - words
     for name in set(row) & set(checks.NAMES):

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from grpcperf.diagnose import RULES, diagnose, finding
+from grpcperf.histogram import Histogram, slot_of
 from grpcperf.spec import Load
 
 SPEC = Load(connections=2, concurrency=64)
@@ -15,6 +16,7 @@ def windows(rates, length_s=0.1):
         {
             "start_s": i * length_s,
             "length_s": length_s,
+            "sent": round(rate * length_s),
             "ok": round(rate * length_s),
             "failed": 0,
             "entries": b"",
@@ -23,10 +25,34 @@ def windows(rates, length_s=0.1):
     ]
 
 
+def times(*lots):
+    """A histogram as the engine hands it over: lots of (seconds, how many)."""
+    ns = [(round(1e9 * value), count) for value, count in lots]
+    return {
+        "count": sum(count for _, count in ns),
+        "overflow": 0,
+        "sum_ns": sum(value * count for value, count in ns),
+        "min_ns": min((value for value, _ in ns), default=0),
+        "max_ns": max((value for value, _ in ns), default=0),
+        "entries": Histogram((slot_of(value), count) for value, count in ns).entries,
+    }
+
+
+NOTHING = times()
+
+
 def raw(**changes):
-    """A run with nothing to find fault with."""
+    """A closed loop with nothing to find fault with: 10,000 calls/s of 6.4 ms, 64 in flight."""
     noisy = random.Random(4)
     return {
+        "latency": times((0.0064, 20_000)),
+        "ok_in_window": 20_000,
+        "all_in_window": 20_000,
+        **dict.fromkeys(("service", "send_lag", "queued"), NOTHING),
+        **dict.fromkeys(("not_sent", "bursts", "burst_calls", "largest_burst", "polls", "idle_polls"), 0),
+        "steal": 0.0,
+        "pressure": 0.1,
+        "stopped": False,
         "status": {"OK": 20_000},
         "connected": 2,
         "window_s": 2.0,
@@ -64,6 +90,12 @@ def test_a_good_run_has_no_findings():
         ({}, {"descriptors": (2000, 1024)}, "fd_limit"),
         ({"windows": windows([5000 + 500 * i for i in range(20)])}, {}, "not_steady"),
         ({"windows": windows([10_000] * 10 + [5_000] * 10)}, {}, "not_steady"),
+        ({"steal": 0.011}, {}, "cpu_steal"),
+        ({"pressure": 0.26}, {}, "cpu_pressure"),
+        ({"pressure": 0.26}, {"client_cpus": {0}, "server_cpus": {1}}, "cpu_pressure"),
+        ({"pressure": 0.9}, {"client_cpus": {0}, "server_cpus": {0, 1}}, "shared_cpus"),
+        ({"ok_in_window": 14_900}, {}, "little_law_gap"),
+        ({}, {"ceiling_rps": 11_000}, "client_cpu_saturated"),
     ],
 )
 def test_each_finding_alone(changes, circumstances, expected):
@@ -89,6 +121,14 @@ def test_each_finding_alone(changes, circumstances, expected):
         # A last window of a millisecond that happened to be empty.
         ({"windows": [*windows([10_000] * 20), *windows([0], 0.001)]}, {}),
         ({"windows": []}, {}),
+        ({"steal": 0.009, "pressure": 0.24}, {}),
+        ({"steal": None, "pressure": None}, {}),
+        ({}, {"ceiling_rps": 11_200}),
+        # Calls that wait for the peer's limit on streams are in flight as well.
+        ({"ok_in_window": 10_000, "queued": times((0.0064, 20_000))}, {}),
+        # Failures may rest; in a run of a few latencies its edges decide.
+        ({"ok_in_window": 10_000, "status": {"OK": 20_000, "INTERNAL": 1}}, {}),
+        ({"ok_in_window": 100, "latency": times((0.1, 100))}, {}),
     ],
 )
 def test_nothing_is_said_without_a_reason(changes, circumstances):
@@ -108,7 +148,7 @@ def test_a_death_explains_what_it_does_to_the_rate():
 
 
 def test_a_short_last_window_does_not_hide_a_trend():
-    one_call_at_once = {"start_s": 2.0, "length_s": 1e-6, "ok": 1, "failed": 0, "entries": b""}
+    one_call_at_once = {"start_s": 2.0, "length_s": 1e-6, "sent": 1, "ok": 1, "failed": 0, "entries": b""}
     assert codes(raw_=raw(windows=[*windows([10_000] * 10 + [5_000] * 10), one_call_at_once])) == [
         "not_steady"
     ]
@@ -172,5 +212,99 @@ def test_every_rule_tells_what_to_do(code):
 def test_only_the_client_and_missing_parts_make_a_result_invalid():
     assert {code for code, rule in RULES.items() if rule.severity == "invalid"} == {
         *("server_died", "interrupted", "no_calls", "all_failed", "fewer_connections_than_asked"),
-        "client_cpu_saturated",
+        *("client_cpu_saturated", "send_lag", "little_law_gap"),
     }
+
+
+# --- open loops
+
+
+OPEN = Load(connections=2, rate=10_000, max_in_flight=100)
+
+
+def raw_open(**changes):
+    """An open loop with nothing to find fault with: 10,000 calls/s, 1 ms each, 50 µs late."""
+    good = raw(
+        latency=times((0.00105, 20_000)),
+        service=times((0.001, 20_000)),
+        send_lag=times((50e-6, 20_000)),
+        bursts=15_000,
+        burst_calls=20_000,
+        largest_burst=6,
+    )
+    return good | changes
+
+
+def test_a_good_open_loop_has_no_findings():
+    assert codes(OPEN, raw_=raw_open()) == []
+    assert codes(OPEN, raw_=raw_open(), settings={"max_concurrent_streams": 5}) == []
+
+
+def lag(late_s, share=0.02):
+    late = round(20_000 * share)
+    return times((late_s, late), (50e-6, 20_000 - late))
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "expected"),
+    [
+        (OPEN, {"send_lag": lag(0.0031)}, ["send_lag"]),
+        (OPEN, {"send_lag": lag(0.0029)}, []),  # C core waits in whole milliseconds
+        (OPEN, {"send_lag": lag(0.5, share=0.009)}, []),  # less than a hundredth
+        (OPEN, {"send_lag": lag(0.0031), "latency": times((0.04, 2000))}, []),  # not a tenth
+        (OPEN, {"send_lag": lag(0.0031), "latency": times((0.03, 2000))}, ["send_lag"]),
+        (OPEN, {"not_sent": 10}, ["not_sent"]),
+        (OPEN, {"not_sent": 300}, ["not_sent", "rate_not_reached"]),
+        (OPEN, {"bursts": 6_666}, ["bursty_sends"]),
+        (OPEN, {"bursts": 6_667}, []),
+        (OPEN, {"bursts": 0, "burst_calls": 0}, []),
+        (OPEN, {"windows": windows([9_500] * 20)}, ["rate_not_reached"]),
+        (OPEN, {"windows": windows([9_850] * 20)}, []),  # may be chance
+        (OPEN, {"windows": windows([10_000] * 10 + [9_500] * 10)}, ["rate_not_reached"]),
+        # Calls as long as the run cannot be back.
+        (OPEN, {"windows": windows([9_500] * 20), "service": times((0.6, 2000))}, []),
+        # A cut run does not keep its plan.
+        (OPEN, {"not_sent": 300, "stopped": True}, []),
+        (OPEN, {"not_sent": 300, "server_died": True}, ["server_died"]),
+        # Steps are meant to change.
+        (Load(connections=2, steps=[(5_000, 1), (15_000, 1)]), {"windows": windows([5000, 15000] * 10)}, []),
+        (
+            Load(connections=2, steps=[(5_000, 1), (15_000, 1)]),
+            {"windows": windows([5_000] * 10 + [15_000] * 10)},
+            [],
+        ),
+    ],
+)
+def test_findings_of_an_open_loop(spec, changes, expected):
+    assert codes(spec, raw_=raw_open(**changes)) == expected
+
+
+def test_an_overloaded_server_is_a_warning_that_says_what_the_rate_needs():
+    slow = {"service": times((0.05, 2000)), "not_sent": 20_000}
+    not_sent, rate = diagnose(OPEN, raw_open(**slow))
+    assert (not_sent.severity, rate.severity) == ("warning", "warning")
+    assert not_sent.message == (
+        "20,000 of 40,000 calls were not sent: 100 were in flight (max_in_flight, catch_up='bounded')"
+    )
+    assert rate.message == (
+        "20,000 calls/s were asked for, 10,000 were sent; with a mean service time of 50 ms that needs "
+        "1,000 calls in flight (Little's law), max_in_flight is 100"
+    )
+    assert rate.measured == 0.5
+
+
+def test_streams_that_a_rate_needs():
+    (one,) = diagnose(OPEN, raw_open(), settings={"max_concurrent_streams": 4})
+    assert one.message == (
+        "the peer allows 4 calls at a time on a connection, 5 would be needed for this rate"
+    )
+
+
+def test_a_client_that_never_sleeps_is_judged_by_its_idle_looks(monkeypatch):
+    from grpcperf import spec as module
+
+    monkeypatch.delitem(module._NOT_BUILT, "busy_poll", raising=False)
+    busy = Load(connections=2, busy_poll=True)
+    assert codes(busy, raw_=raw(client_cpu_s=2.0, polls=1000, idle_polls=60)) == []
+    (one,) = diagnose(busy, raw(client_cpu_s=2.0, polls=1000, idle_polls=40))
+    assert one.message == "the client's thread was busy for 96% of the looks for something to do"

@@ -46,6 +46,12 @@ def raw_result(ok=2000, failed=(), windows=20, **changes):
         "status": {"OK": ok} | dict(failed) if ok else dict(failed),
         "latency": engine_form(ns),
         "errors": engine_form(failures),
+        "service": engine_form([]),
+        **dict.fromkeys(("send_lag", "queued", "send_gap"), EMPTY),
+        **dict.fromkeys(("first_message", "message_gap", "round_trip"), EMPTY),
+        **dict.fromkeys(("not_sent", "bursts", "burst_calls", "largest_burst", "polls", "idle_polls"), 0),
+        "steal": 0.0,
+        "pressure": 0.0,
         "ok_in_window": ok,
         "all_in_window": ok + len(failures),
         "messages_sent": ok,
@@ -55,6 +61,7 @@ def raw_result(ok=2000, failed=(), windows=20, **changes):
             {
                 "start_s": i * 2.0 / windows,
                 "length_s": 2.0 / windows,
+                "sent": 100,
                 "ok": len(ns[i::windows]),
                 "failed": 0,
                 "entries": engine_form(ns[i::windows])["entries"],
@@ -92,6 +99,68 @@ def test_the_numbers_of_a_run():
     assert len(r.windows) == 20
     assert sum((w.latency for w in r.windows), start=Histogram()).slots == r.latency.slots
     assert r.valid
+
+
+OPEN = Load(rate=1000, max_in_flight=50)
+
+
+def open_result(spec=OPEN, **raw):
+    """2,000 calls that were sent 1 ms late each, and 500 that never were."""
+    ms = 1_000_000
+    service = [ms + ms * i // 2000 for i in range(2000)]
+    late = {
+        "latency": engine_form([ns + ms for ns in service]),
+        "service": engine_form(service),
+        "send_lag": engine_form([ms] * 1800),
+        "queued": engine_form([20 * ms] * 200),
+        "not_sent": 500,
+        "largest_burst": 7,
+    }
+    return result_of(spec, **(late | raw))
+
+
+def test_an_open_loop_counts_from_the_intended_time():
+    r = open_result()
+    assert (r.calls, r.not_sent, r.offered_rate, r.achieved_rate) == (2000, 500, 1250, 1000)
+    assert r.latency.p50 == pytest.approx(r.service_time.p50 + 0.001, rel=1e-3)
+    assert (r.send_lag.count, r.queued.count) == (1800, 200)
+    assert r.interval("p50") is not None
+    assert r.interval("service_time_p50_us") is None  # windows hold response times
+    row = r.row()
+    assert set(row) >= ROW
+    assert (row["rate"], row["arrival"], row["catch_up"], row["max_in_flight"]) == (
+        *(1000, "poisson", "bounded", 50),
+    )
+    assert (row["concurrency"], row["offered_rate"], row["not_sent"]) == (None, 1250, 500)
+    assert (row["send_lag_p99_us"], row["queued_max_us"], row["largest_burst"]) == (1000, 20_000, 7)
+    assert row["service_time_p99_us"] == pytest.approx(row["latency_p99_us"] - 1000, rel=1e-3)
+    closed = result_of().row()
+    assert (closed["rate"], closed["arrival"], closed["max_in_flight"], closed["offered_rate"]) == (None,) * 4
+    assert (closed["concurrency"], closed["send_lag_p99_us"]) == (64, None)
+
+
+def test_the_text_of_an_open_loop_names_its_times():
+    text = repr(open_result())
+    assert "1,000 calls/s, poisson" in text
+    assert "in flight" not in text
+    assert "not sent 500" in text
+    assert "coordinated" not in text
+    for name in ("response time", "service time", "held back", "send lag"):
+        assert re.search(rf"^  {name} +p50 ", text, re.MULTILINE)
+    assert "calls/s in steps" in repr(open_result(Load(steps=[(5, 1), (5, 10, 1)])))
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_messages_of_streams_have_their_own_times():
+    spec = Load(kind="server_stream", messages_per_stream=3)
+    first, gap = engine_form([2_000_000] * 2000), engine_form([50_000] * 4000)
+    r = result_of(spec, first_message=first, message_gap=gap)
+    assert (r.first_message.p50, r.message_gap.p99, r.round_trip.p50) == (
+        *(pytest.approx(0.002, rel=1e-3), pytest.approx(50e-6, rel=1e-3), None),
+    )
+    assert r.row()["message_gap_p99_us"] == pytest.approx(50, rel=1e-3)
+    assert "first message p50 2 ms" in repr(r)
+    assert "round trip" not in repr(r)
 
 
 def test_calls_that_end_in_the_drain_are_calls_but_not_throughput():

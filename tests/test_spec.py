@@ -118,8 +118,6 @@ def test_nonsense_is_refused_and_named(arguments, says):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("rate", 1000), ("arrival", "constant"), ("steps", [1, 2]), ("catch_up", "none"),
-        ("max_in_flight", 5),
         ("compression", "gzip"), ("pick", "locked"), ("calls_per_connection", 10), ("window", "1MiB"),
         ("keepalive", 10),
         ("busy_poll", True), ("transport", "wire"),
@@ -133,6 +131,71 @@ def test_what_is_not_built_is_refused_and_not_ignored(name, value):
 def test_wire_says_what_to_use():
     with pytest.raises(InvalidRequest, match=r"^transport 'wire' is not built yet; use 'core'$"):
         Load(transport="wire")
+
+
+STREAMS = {"kind": "bidi", "messages_per_stream": 5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"rate": 0}, "rate must be calls per second, above 0 to 1,000,000,000, not 0"),
+        ({"rate": -5}, "rate must be .* not -5"),
+        ({"rate": 2e9}, "rate must be .* not 2000000000.0"),
+        ({"rate": float("nan")}, "rate must be .* not nan"),
+        ({"rate": "fast"}, "rate must be .* not 'fast'"),
+        ({"rate": True}, "rate must be .* not True"),
+        ({"rate": 5, "concurrency": 5}, "concurrency contradicts rate: .*max_in_flight bounds them"),
+        ({"steps": [(5, 1)], "concurrency": 5}, "concurrency contradicts steps"),
+        ({"rate": 5, "think_time": 1}, "think_time contradicts rate"),
+        ({"rate": 5, "steps": [(5, 1)]}, "rate contradicts steps"),
+        ({"rate": 5, "kind": "bidi"}, "rate of kind 'bidi' opens streams that would never end"),
+        ({"rate": 5, "arrival": "random"}, "arrival must be one of 'poisson', 'constant', 'uniform'"),
+        ({"rate": 5, "catch_up": True}, "catch_up must be one of 'bounded', 'none', 'full'"),
+        ({"rate": 5, "max_in_flight": 0}, "max_in_flight must be a whole number from 1 to"),
+        ({"rate": 5, "max_in_flight": 3, "connections": 4}, r"max_in_flight must be at least connections"),
+        ({"arrival": "constant"}, "arrival is of an open loop; give rate"),
+        ({"catch_up": "full"}, "catch_up is of an open loop"),
+        ({"max_in_flight": 5}, "max_in_flight is of an open loop"),
+        ({"steps": []}, "steps must be a list .* there is no step"),
+        ({"steps": "100:5s"}, "steps must be a list .* not '100:5s'"),
+        ({"steps": [100, 200]}, "steps must be a list .* not 100"),
+        ({"steps": [(100,)]}, r"steps must be a list .* not \(100,\)"),
+        ({"steps": [(1, 2, 3, 4)]}, "steps must be a list"),
+        ({"steps": [(100, 0)]}, "the length of a step must be a duration above 0 s"),
+        ({"steps": [(-1, 1)]}, "the rate of a step must be calls per second, from 0 to .* not -1"),
+        ({"steps": [(1, "x", 1)]}, "the rate of a step must be .* not 'x'"),
+        ({"steps": [(0, 1), (0, 0, 1)]}, "no step has a rate above 0"),
+    ],
+)
+def test_nonsense_about_loops_is_refused(arguments, says):
+    with pytest.raises(InvalidRequest, match=says):
+        Load(**arguments)
+
+
+def test_a_rate_makes_an_open_loop():
+    spec = Load(rate="10,000", arrival="constant", catch_up="none", max_in_flight=50)
+    assert (spec.rate, spec.is_open_loop, spec.most_in_flight) == (10_000.0, True, 50)
+    assert not Load().is_open_loop
+    assert Load().most_in_flight == 64
+    assert Load(rate=5, connections=20_000).max_in_flight == 20_000
+    assert Load(rate=5, **STREAMS).is_open_loop
+    assert Load(rate=5).replace(rate=None, concurrency=3).most_in_flight == 3
+    assert Load(rate=5, calls=10).duration is None
+    assert hash(Load(rate=5)) == hash(Load(rate=5.0))
+
+
+def test_steps_are_holds_and_ramps_and_say_how_long_it_takes():
+    spec = Load(steps=[(1000, "5s"), [1000, 4000, "500ms"], (0, 2)])
+    assert spec.steps == ((1000.0, 5.0), (1000.0, 4000.0, 0.5), (0.0, 2.0))
+    assert spec.duration == 7.5
+    assert spec.replace() == spec
+    assert spec.replace(steps=[(5, 1)]).duration == 1
+    assert spec.replace(duration=3).duration == 3
+    assert spec.replace(calls=9).duration is None
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert hash(spec) == hash(spec.replace())
+    assert json.loads(json.dumps(spec.steps)) == [[1000, 5], [1000, 4000, 0.5], [0, 2]]
 
 
 def test_an_unknown_name_is_refused_with_the_nearest():

@@ -1,18 +1,16 @@
-/* generator: one load thread's way through a run. Which call is sent when, which call is measured, and when
- * to stop is decided here and nowhere else.
+/* generator: one load thread's way through a run: which calls are measured, when they are collected, and when
+ * to stop. When they are sent is the loop's matter (closed_loop.c, open_loop.c).
  *
- * Closed loop: a slot whose call has finished sends its next one, at once or after its think time. All that
- * one poll brings back is sent again by one submit, with one reading of the clock.
- *
- * A measured call is one that was sent inside the measured window. That is decided when it is sent, so that a
- * run of N calls measures exactly N, and kept with the slot. */
+ * A measured call is one that was intended inside the measured window. That is decided when it is sent, so
+ * that a run of N calls measures exactly N, and kept with the slot. */
 #include "load/generator.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "load/recorder.h"
+#include "base/message_times.h"
+#include "load/loop.h"
 #include "load/timeline.h"
 
 #define MAX_EVENTS 1024u
@@ -23,14 +21,6 @@
 #define DIED_DRAIN_NS (200 * GP_NS_PER_MS)
 #define CANCEL_NS (2 * GP_NS_PER_S)
 
-/* A client whose connection is gone fails calls without asking anybody, in microseconds. Sent again at once
- * they would fail again: the loop would measure its own spinning, and millions of errors would hide what came
- * before. A slot that fails so fast therefore rests, twice as long each time, until something else happens to
- * it. */
-#define IMMEDIATE_NS GP_NS_PER_MS
-#define MIN_REST_NS GP_NS_PER_MS
-#define MAX_REST_NS (100 * GP_NS_PER_MS)
-
 int gp_generator_init(struct gp_generator *g, const struct gp_generator_opts *opts)
 {
     *g = (struct gp_generator){.opts = *opts, .cut_ns = UINT64_MAX, .calls_left = opts->calls};
@@ -39,7 +29,7 @@ int gp_generator_init(struct gp_generator *g, const struct gp_generator_opts *op
     g->slots = calloc(opts->concurrency, sizeof *g->slots);
     g->batch = calloc(opts->concurrency, sizeof *g->batch);
     g->events = calloc(g->event_capacity, sizeof *g->events);
-    if (gp_due_init(&g->resting, opts->concurrency) != 0 || !g->slots || !g->batch || !g->events) {
+    if (opts->loop->init(g) != 0 || !g->slots || !g->batch || !g->events) {
         gp_generator_fini(g);
         return -1;
     }
@@ -48,10 +38,11 @@ int gp_generator_init(struct gp_generator *g, const struct gp_generator_opts *op
 
 void gp_generator_fini(struct gp_generator *g)
 {
+    if (g->opts.loop)
+        g->opts.loop->fini(g);
     free(g->slots);
     free(g->batch);
     free(g->events);
-    gp_due_fini(&g->resting);
     g->slots = NULL;
     g->batch = NULL;
     g->events = NULL;
@@ -71,6 +62,8 @@ static void mark(struct gp_generator *g, int end)
         .cpu_ns = gp_client_cpu_ns(g->opts.client),
         .messages_sent = stats.messages_sent,
         .messages_received = stats.messages_received,
+        .polls = g->polls,
+        .idle_polls = g->idle_polls,
     };
 }
 
@@ -81,8 +74,12 @@ static void set_phase(struct gp_generator *g, enum gp_run_phase phase)
 
 static void publish(struct gp_generator *g)
 {
-    atomic_store_explicit(&g->progress.finished, g->finished, memory_order_relaxed);
-    atomic_store_explicit(&g->progress.ok, g->ok, memory_order_relaxed);
+    struct gp_generator_progress *progress = &g->progress;
+
+    atomic_store_explicit(&progress->sent, g->sent, memory_order_relaxed);
+    atomic_store_explicit(&progress->finished, g->finished, memory_order_relaxed);
+    atomic_store_explicit(&progress->ok, g->ok, memory_order_relaxed);
+    atomic_store_explicit(&progress->not_sent, g->opts.recorder->not_sent, memory_order_relaxed);
 }
 
 /* Calls without an end of their own, sent in the warm-up, live through the measured window and belong to it.
@@ -92,8 +89,9 @@ static void adopt_endless_calls(struct gp_generator *g)
     for (uint32_t i = 0; i < g->opts.concurrency && g->calls_left > 0; i++) {
         if (!g->slots[i].flying)
             continue;
-        g->slots[i].measured = true;
+        g->slots[i].plan.measured = true;
         g->measured_in_flight++;
+        g->sent++;
         g->calls_left--;
     }
 }
@@ -103,6 +101,8 @@ static void enter_window(struct gp_generator *g)
     g->entered = true;
     gp_timeline_enter(g->opts.timeline);
     mark(g, 0);
+    if (g->opts.times)
+        g->opts.times->on = true;
     set_phase(g, GP_RUN_MEASURE);
     if (g->opts.endless)
         adopt_endless_calls(g);
@@ -116,14 +116,13 @@ static void look_at_clock(struct gp_generator *g)
 static void begin(struct gp_generator *g)
 {
     struct gp_timeline *timeline = g->opts.timeline;
-    uint64_t begin_ns = gp_timeline_begin(timeline);
 
-    g->start_ns = gp_timeline_start_ns(timeline, begin_ns);
-    g->end_ns = gp_timeline_end_ns(timeline, begin_ns);
+    g->begin_ns = gp_timeline_begin(timeline);
+    g->start_ns = gp_timeline_start_ns(timeline, g->begin_ns);
+    g->end_ns = gp_timeline_end_ns(timeline, g->begin_ns);
     gp_recorder_start(g->opts.recorder, g->start_ns, g->end_ns);
+    g->opts.loop->begin(g);
     set_phase(g, GP_RUN_WARMUP);
-    for (uint32_t i = 0; i < g->opts.concurrency; i++)
-        g->batch[g->batch_count++] = i;
     look_at_clock(g);
     if (g->now_ns >= g->start_ns)
         enter_window(g);
@@ -142,50 +141,29 @@ static bool is_over(struct gp_generator *g)
     if (!g->entered || g->calls_left > 0 || g->measured_in_flight > 0)
         return false;
     /* All calls are made. The window is half open, and the last completion inside it. */
-    g->end_ns = g->last_done_ns + 1;
+    g->end_ns = g->last_ns + 1;
     return true;
 }
 
-static void submit(struct gp_generator *g, const uint64_t *ids, uint32_t count)
+void gp_generator_submit(struct gp_generator *g, uint32_t held)
 {
-    if (g->entered) {
-        g->measured_in_flight += count;
-        g->calls_left -= count;
-    }
+    uint32_t count = g->batch_count, measured = 0;
+
+    g->batch_count = 0;
+    if (count == 0)
+        return;
     for (uint32_t i = 0; i < count; i++) {
-        g->slots[ids[i]].flying = true;
-        g->slots[ids[i]].measured = g->entered;
+        struct gp_generator_slot *slot = &g->slots[g->batch[i]];
+
+        slot->flying = true;
+        measured += slot->plan.measured;
     }
     g->in_flight += count;
-    gp_client_submit(g->opts.client, ids, count);
-}
-
-/* Send the next call of every slot that is ready. Once the last measured call is sent, slots come to rest. */
-static void send_ready(struct gp_generator *g)
-{
-    while (gp_due_next_ns(&g->resting) <= g->now_ns)
-        g->batch[g->batch_count++] = gp_due_pop(&g->resting);
-
-    uint32_t count = g->batch_count;
-    if (g->entered && count > g->calls_left)
-        count = (uint32_t)g->calls_left;
-    g->batch_count = 0;
-    if (count > 0)
-        submit(g, g->batch, count);
-}
-
-/* How long the slot pauses before its next call. */
-static uint64_t pause_ns(struct gp_generator *g, struct gp_generator_slot *slot, const struct gp_event *event)
-{
-    bool unreached = event->class == GP_CLASS_UNAVAILABLE || event->class == GP_CLASS_TRANSPORT;
-
-    if (!unreached || event->done_ns - event->sent_ns >= IMMEDIATE_NS)
-        slot->rest_ns = 0;
-    else if (slot->rest_ns == 0)
-        slot->rest_ns = MIN_REST_NS;
-    else
-        slot->rest_ns = slot->rest_ns < MAX_REST_NS / 2 ? slot->rest_ns * 2 : MAX_REST_NS;
-    return slot->rest_ns > g->opts.think_ns ? slot->rest_ns : g->opts.think_ns;
+    g->measured_in_flight += measured;
+    g->sent += measured;
+    g->calls_left -= measured;
+    gp_recorder_sent(g->opts.recorder, g->now_ns, count, held);
+    gp_client_submit(g->opts.client, g->batch, count);
 }
 
 static void take_back(struct gp_generator *g, struct gp_event *event)
@@ -197,21 +175,17 @@ static void take_back(struct gp_generator *g, struct gp_event *event)
      * back as CANCELLED, UNAVAILABLE or, when the answer was on its way, even OK. */
     if (event->done_ns >= g->cut_ns)
         event->class = GP_CLASS_IN_FLIGHT_AT_END;
-    gp_recorder_record(g->opts.recorder, event, slot->measured);
+    gp_recorder_record(g->opts.recorder, event, &slot->plan);
     slot->flying = false;
     g->in_flight--;
-    if (slot->measured) {
+    if (slot->plan.measured) {
         g->measured_in_flight--;
         g->finished++;
         g->ok += event->class == GP_CLASS_OK;
-        if (event->done_ns > g->last_done_ns)
-            g->last_done_ns = event->done_ns;
+        if (event->done_ns > g->last_ns)
+            g->last_ns = event->done_ns;
     }
-    uint64_t pause = pause_ns(g, slot, event);
-    if (pause > 0)
-        gp_due_push(&g->resting, g->now_ns + pause, event->id);
-    else
-        g->batch[g->batch_count++] = event->id;
+    g->opts.loop->release(g, event);
 }
 
 /* Wait for finished calls until `until_ns` and note what came back; returns its number. */
@@ -222,6 +196,8 @@ static size_t collect(struct gp_generator *g, uint64_t until_ns)
     look_at_clock(g);
     for (size_t i = 0; i < count; i++)
         take_back(g, &g->events[i]);
+    g->polls++;
+    g->idle_polls += count == 0 && g->opts.loop->next_ns(g) > g->now_ns;
     publish(g);
     return count;
 }
@@ -231,7 +207,7 @@ static uint64_t next_moment_ns(const struct gp_generator *g)
 {
     uint64_t edge_ns = g->entered ? g->end_ns : g->start_ns;
 
-    return earlier(earlier(g->now_ns + LOOK_NS, edge_ns), gp_due_next_ns(&g->resting));
+    return earlier(earlier(g->now_ns + LOOK_NS, edge_ns), g->opts.loop->next_ns(g));
 }
 
 static void leave_window(struct gp_generator *g)
@@ -239,6 +215,8 @@ static void leave_window(struct gp_generator *g)
     if (g->entered) {
         mark(g, 1);
         g->cpu_known = gp_client_cpu_known(g->opts.client, g->start_ns);
+        if (g->opts.times)
+            g->opts.times->on = false;
         gp_timeline_leave(g->opts.timeline);
     }
     if (g->end_ns < g->start_ns)
@@ -302,11 +280,12 @@ void gp_generator_run(struct gp_generator *g)
 {
     begin(g);
     while (!is_over(g)) {
-        send_ready(g);
+        g->opts.loop->send(g);
         collect(g, next_moment_ns(g));
         if (!g->entered && g->now_ns >= g->start_ns)
             enter_window(g);
     }
+    g->opts.loop->cease(g);
     leave_window(g);
     drain(g);
     cancel_rest(g);

@@ -2,7 +2,6 @@
 #include "load/recorder.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -24,190 +23,191 @@ uint64_t gp_recorder_window_ns(uint64_t duration_ns)
     return share < MAX_WINDOW_NS ? share : MAX_WINDOW_NS;
 }
 
-int gp_recorder_init(struct gp_recorder *recorder, uint64_t window_ns)
+static struct gp_histogram *histogram_at(struct gp_recorder *r, size_t index)
 {
-    *recorder = (struct gp_recorder){.start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .window_ns = window_ns};
-    gp_histogram_init(&recorder->latency);
-    gp_histogram_init(&recorder->errors);
-    gp_histogram_init(&recorder->current);
-    /* A first value makes it allocate here instead of on the path of the first call. */
-    gp_histogram_record(&recorder->current, 1);
-    gp_histogram_reset(&recorder->current);
-    return recorder->current.counts ? 0 : -1;
+    struct gp_histogram *all[] = {&r->current, &r->service, &r->lag,   &r->gap,
+                                  &r->latency, &r->errors,  &r->queued};
+
+    return index < sizeof all / sizeof *all ? all[index] : NULL;
 }
 
-void gp_recorder_fini(struct gp_recorder *recorder)
+/* A first value makes a histogram allocate here instead of on the path of the first call. */
+static int prepare(struct gp_histogram *histogram)
 {
-    for (size_t i = 0; i < recorder->window_count; i++)
-        free(recorder->windows[i].entries);
-    free(recorder->windows);
-    gp_histogram_fini(&recorder->latency);
-    gp_histogram_fini(&recorder->errors);
-    gp_histogram_fini(&recorder->current);
-    *recorder = (struct gp_recorder){0};
+    gp_histogram_record(histogram, 1);
+    gp_histogram_reset(histogram);
+    return histogram->counts ? 0 : -1;
 }
 
-void gp_recorder_start(struct gp_recorder *recorder, uint64_t start_ns, uint64_t end_ns)
+int gp_recorder_init(struct gp_recorder *r, uint64_t window_ns, bool open_loop)
 {
-    recorder->start_ns = start_ns;
-    recorder->end_ns = end_ns;
-    recorder->current_end_ns = start_ns + recorder->window_ns;
-}
+    size_t busy = open_loop ? 4 : 1; /* the first ones are written for every call */
+    struct gp_histogram *histogram;
 
-static struct gp_window *append_window(struct gp_recorder *recorder)
-{
-    if (recorder->window_count == recorder->window_capacity) {
-        size_t capacity = recorder->window_capacity ? 2 * recorder->window_capacity : 2 * WINDOWS_PER_RUN;
-        struct gp_window *windows = realloc(recorder->windows, capacity * sizeof *windows);
-
-        if (!windows)
-            return NULL;
-        recorder->windows = windows;
-        recorder->window_capacity = capacity;
-    }
-    return &recorder->windows[recorder->window_count++];
-}
-
-static int export_entries(struct gp_window *window, const struct gp_histogram *histogram)
-{
-    window->entry_count = gp_histogram_export(histogram, NULL, 0);
-    if (window->entry_count == 0)
-        return 0;
-    window->entries = malloc(window->entry_count * sizeof *window->entries);
-    if (!window->entries) {
-        window->entry_count = 0;
-        return -1;
-    }
-    gp_histogram_export(histogram, window->entries, window->entry_count);
+    *r = (struct gp_recorder){
+        .open_loop = open_loop, .start_ns = UINT64_MAX, .end_ns = UINT64_MAX, .window_ns = window_ns};
+    for (size_t i = 0; (histogram = histogram_at(r, i)); i++)
+        gp_histogram_init(histogram);
+    for (size_t i = 0; i < busy; i++)
+        if (prepare(histogram_at(r, i)) != 0)
+            return -1;
     return 0;
 }
 
-/* Once per window, a few µs: file it away, and add what it touched to the total. */
-static void close_window(struct gp_recorder *recorder, uint64_t end_ns)
+void gp_recorder_fini(struct gp_recorder *r)
 {
-    uint64_t began_ns = recorder->current_end_ns - recorder->window_ns;
-    struct gp_window *window = append_window(recorder);
+    struct gp_histogram *histogram;
 
-    if (window) {
-        *window = (struct gp_window){
-            .start_ns = began_ns - recorder->start_ns,
-            .length_ns = end_ns - began_ns,
-            .ok = recorder->current_ok,
-            .failed = recorder->current_failed,
-        };
-    }
-    if (!window || export_entries(window, &recorder->current) != 0)
-        recorder->out_of_memory = true;
-    gp_histogram_add(&recorder->latency, &recorder->current);
-    gp_histogram_reset(&recorder->current);
-    recorder->current_ok = recorder->current_failed = 0;
-    recorder->current_end_ns += recorder->window_ns;
+    for (size_t i = 0; (histogram = histogram_at(r, i)); i++)
+        gp_histogram_fini(histogram);
+    gp_windows_fini(&r->windows);
+}
+
+void gp_recorder_start(struct gp_recorder *r, uint64_t start_ns, uint64_t end_ns)
+{
+    r->start_ns = r->last_sent_ns = start_ns;
+    r->end_ns = end_ns;
+    r->current_end_ns = start_ns + r->window_ns;
+}
+
+/* --- windows
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* Once per window, a few µs: file it away, and add what it touched to the total. */
+static void close_window(struct gp_recorder *r, uint64_t end_ns)
+{
+    uint64_t began_ns = r->current_end_ns - r->window_ns;
+    struct gp_window window = {
+        .start_ns = began_ns - r->start_ns,
+        .length_ns = end_ns - began_ns,
+        .sent = r->current_sent,
+        .ok = r->current_ok,
+        .failed = r->current_failed,
+    };
+
+    if (gp_windows_append(&r->windows, &window, &r->current) != 0)
+        r->out_of_memory = true;
+    gp_histogram_add(&r->latency, &r->current);
+    gp_histogram_reset(&r->current);
+    r->current_sent = r->current_ok = r->current_failed = 0;
+    r->current_end_ns += r->window_ns;
 }
 
 /* Close every window that was over at `now_ns`; in a stall there may be many, and they are empty. */
-static void rotate(struct gp_recorder *recorder, uint64_t now_ns)
+static void rotate(struct gp_recorder *r, uint64_t now_ns)
 {
-    while (now_ns >= recorder->current_end_ns)
-        close_window(recorder, recorder->current_end_ns);
+    while (now_ns >= r->current_end_ns)
+        close_window(r, r->current_end_ns);
 }
 
-static void count_in_window(struct gp_recorder *recorder, const struct gp_event *event)
+/* After the end a completion counts as outside though it may have been read late: its window is closed. */
+static bool is_inside(const struct gp_recorder *r, uint64_t time_ns)
+{
+    return !r->ended && time_ns >= r->start_ns && time_ns < r->end_ns;
+}
+
+void gp_recorder_end(struct gp_recorder *r, uint64_t end_ns)
+{
+    assert(end_ns >= r->start_ns);
+    r->end_ns = end_ns;
+    rotate(r, end_ns);
+    if (end_ns > r->current_end_ns - r->window_ns || r->current_ok + r->current_failed + r->current_sent > 0)
+        close_window(r, end_ns);
+    r->ended = true;
+}
+
+/* --- calls
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Bursts are told by what the client could have sent one by one. Calls for which there was no room before
+ * leave together rightly. */
+static void note_burst(struct gp_recorder *r, uint64_t now_ns, uint32_t count, uint32_t held)
+{
+    uint32_t burst = count - held;
+
+    gp_histogram_record(&r->gap, now_ns - r->last_sent_ns);
+    gp_histogram_record_many(&r->gap, 0, count - 1);
+    r->last_sent_ns = now_ns;
+    r->bursts += burst > 0;
+    r->burst_calls += burst;
+    if (burst > r->largest_burst)
+        r->largest_burst = burst;
+}
+
+void gp_recorder_sent(struct gp_recorder *r, uint64_t now_ns, uint32_t count, uint32_t held)
+{
+    if (!is_inside(r, now_ns))
+        return;
+    rotate(r, now_ns);
+    r->current_sent += count;
+    if (r->open_loop)
+        note_burst(r, now_ns, count, held);
+}
+
+void gp_recorder_dropped(struct gp_recorder *r)
+{
+    r->not_sent++;
+}
+
+static void count_in_window(struct gp_recorder *r, const struct gp_event *event)
 {
     bool ok = event->class == GP_CLASS_OK;
 
     /* A batch may hold completions a little out of order: one that is late for its window counts in this one.
      */
-    if (event->done_ns >= recorder->current_end_ns)
-        rotate(recorder, event->done_ns);
-    recorder->current_ok += ok;
-    recorder->current_failed += !ok;
-    recorder->ok_in_window += ok;
-    recorder->all_in_window++;
+    if (event->done_ns >= r->current_end_ns)
+        rotate(r, event->done_ns);
+    r->current_ok += ok;
+    r->current_failed += !ok;
+    r->ok_in_window += ok;
+    r->all_in_window++;
 }
 
-void gp_recorder_record(struct gp_recorder *recorder, const struct gp_event *event, bool measured)
+/* How late it was sent, in the one histogram or the other; not of a call that never came back to tell. */
+static void record_lateness(struct gp_recorder *r, const struct gp_event *event, const struct gp_plan *plan)
 {
-    bool inside = event->done_ns >= recorder->start_ns && event->done_ns < recorder->end_ns;
+    uint64_t late_ns = event->sent_ns > plan->intended_ns ? event->sent_ns - plan->intended_ns : 0;
+
+    if (event->sent_ns == 0)
+        return;
+    if (plan->held || event->held)
+        gp_histogram_record(&r->queued, late_ns);
+    else if (r->open_loop)
+        gp_histogram_record(&r->lag, late_ns);
+}
+
+static void record_outcome(struct gp_recorder *r, const struct gp_event *event, const struct gp_plan *plan,
+                           bool inside)
+{
+    uint64_t service_ns = event->done_ns - event->sent_ns;
+    uint64_t latency_ns = r->open_loop ? event->done_ns - plan->intended_ns : service_ns;
+
+    if (event->class != GP_CLASS_OK) {
+        gp_histogram_record(&r->errors, latency_ns);
+        return;
+    }
+    gp_histogram_record(inside ? &r->current : &r->latency, latency_ns);
+    if (r->open_loop)
+        gp_histogram_record(&r->service, service_ns);
+}
+
+void gp_recorder_record(struct gp_recorder *r, const struct gp_event *event, const struct gp_plan *plan)
+{
+    bool inside = is_inside(r, event->done_ns);
 
     assert((unsigned)event->class < GP_CLASS_COUNT);
     if (inside)
-        count_in_window(recorder, event);
-    if (!measured)
+        count_in_window(r, event);
+    if (!plan->measured)
         return;
-    recorder->classes[event->class]++;
-    if (event->class == GP_CLASS_IN_FLIGHT_AT_END)
-        return;
-    if (event->class != GP_CLASS_OK)
-        gp_histogram_record(&recorder->errors, event->done_ns - event->sent_ns);
-    else
-        gp_histogram_record(inside ? &recorder->current : &recorder->latency,
-                            event->done_ns - event->sent_ns);
+    r->classes[event->class]++;
+    record_lateness(r, event, plan);
+    if (event->class != GP_CLASS_IN_FLIGHT_AT_END)
+        record_outcome(r, event, plan, inside);
 }
 
-void gp_recorder_end(struct gp_recorder *recorder, uint64_t end_ns)
-{
-    assert(end_ns >= recorder->start_ns);
-    recorder->end_ns = end_ns;
-    rotate(recorder, end_ns);
-    if (end_ns > recorder->current_end_ns - recorder->window_ns ||
-        recorder->current_ok + recorder->current_failed > 0)
-        close_window(recorder, end_ns);
-}
-
-/* Two sorted lists into one. On lack of memory `into` stays as it was. */
-static int merge_entries(struct gp_window *into, const struct gp_window *from)
-{
-    struct gp_histogram_entry *merged;
-    size_t a = 0, b = 0, count = 0;
-
-    if (from->entry_count == 0)
-        return 0;
-    merged = malloc((into->entry_count + from->entry_count) * sizeof *merged);
-    if (!merged)
-        return -1;
-    while (a < into->entry_count || b < from->entry_count) {
-        if (b == from->entry_count ||
-            (a < into->entry_count && into->entries[a].slot < from->entries[b].slot)) {
-            merged[count++] = into->entries[a++];
-        } else {
-            merged[count] = from->entries[b++];
-            if (a < into->entry_count && into->entries[a].slot == merged[count].slot)
-                merged[count].count += into->entries[a++].count;
-            count++;
-        }
-    }
-    free(into->entries);
-    into->entries = merged;
-    into->entry_count = count;
-    return 0;
-}
-
-static int merge_window(struct gp_window *into, const struct gp_window *from)
-{
-    into->ok += from->ok;
-    into->failed += from->failed;
-    if (from->length_ns > into->length_ns)
-        into->length_ns = from->length_ns;
-    return merge_entries(into, from);
-}
-
-/* Windows of all threads began together, so they are merged by their index. A thread that ended earlier has
- * fewer. */
-static int merge_windows(struct gp_recorder *into, const struct gp_recorder *from)
-{
-    for (size_t i = 0; i < from->window_count; i++) {
-        if (i == into->window_count) {
-            struct gp_window *window = append_window(into);
-
-            if (!window)
-                return -1;
-            *window = (struct gp_window){.start_ns = from->windows[i].start_ns};
-        }
-        if (merge_window(&into->windows[i], &from->windows[i]) != 0)
-            return -1;
-    }
-    return 0;
-}
+/* --- after the run
+ * ---------------------------------------------------------------------------------------------- */
 
 void gp_recorder_merge(struct gp_recorder *into, const struct gp_recorder *from)
 {
@@ -216,45 +216,49 @@ void gp_recorder_merge(struct gp_recorder *into, const struct gp_recorder *from)
         into->classes[i] += from->classes[i];
     gp_histogram_add(&into->latency, &from->latency);
     gp_histogram_add(&into->errors, &from->errors);
+    gp_histogram_add(&into->service, &from->service);
+    gp_histogram_add(&into->lag, &from->lag);
+    gp_histogram_add(&into->queued, &from->queued);
+    gp_histogram_add(&into->gap, &from->gap);
+    into->not_sent += from->not_sent;
     into->ok_in_window += from->ok_in_window;
     into->all_in_window += from->all_in_window;
+    into->bursts += from->bursts;
+    into->burst_calls += from->burst_calls;
+    if (from->largest_burst > into->largest_burst)
+        into->largest_burst = from->largest_burst;
     if (from->end_ns > into->end_ns)
         into->end_ns = from->end_ns;
-    if (merge_windows(into, from) != 0 || from->out_of_memory)
+    if (gp_windows_merge(&into->windows, &from->windows) != 0 || from->out_of_memory)
         into->out_of_memory = true;
 }
 
-/* A last window of a few µs would tell wild rates: less than half a window joins the one before it. */
-static void fold_tail(struct gp_recorder *recorder)
+static struct gp_histogram move(struct gp_histogram *histogram)
 {
-    struct gp_window *tail;
+    struct gp_histogram moved = *histogram;
 
-    if (recorder->window_count < 2)
-        return;
-    tail = &recorder->windows[recorder->window_count - 1];
-    if (tail->length_ns >= recorder->window_ns / 2)
-        return;
-    tail[-1].length_ns += tail->length_ns;
-    tail->length_ns = 0;
-    if (merge_window(&tail[-1], tail) != 0)
-        recorder->out_of_memory = true;
-    free(tail->entries);
-    recorder->window_count--;
+    gp_histogram_init(histogram);
+    return moved;
 }
 
-void gp_recorder_move(struct gp_recorder *recorder, struct gp_run_result *result)
+void gp_recorder_move(struct gp_recorder *r, struct gp_run_result *result)
 {
-    fold_tail(recorder);
-    memcpy(result->classes, recorder->classes, sizeof result->classes);
-    result->latency = recorder->latency;
-    result->errors = recorder->errors;
-    result->ok_in_window = recorder->ok_in_window;
-    result->all_in_window = recorder->all_in_window;
-    result->window_ns = recorder->end_ns - recorder->start_ns;
-    result->windows = recorder->windows;
-    result->window_count = recorder->window_count;
-    gp_histogram_init(&recorder->latency);
-    gp_histogram_init(&recorder->errors);
-    recorder->windows = NULL;
-    recorder->window_count = recorder->window_capacity = 0;
+    if (gp_windows_fold_tail(&r->windows, r->window_ns) != 0)
+        r->out_of_memory = true;
+    memcpy(result->classes, r->classes, sizeof result->classes);
+    result->not_sent = r->not_sent;
+    result->latency = move(&r->latency);
+    result->errors = move(&r->errors);
+    result->service = move(&r->service);
+    result->lag = move(&r->lag);
+    result->queued = move(&r->queued);
+    result->gap = move(&r->gap);
+    result->bursts = r->bursts;
+    result->burst_calls = r->burst_calls;
+    result->largest_burst = r->largest_burst;
+    result->ok_in_window = r->ok_in_window;
+    result->all_in_window = r->all_in_window;
+    result->window_ns = r->end_ns - r->start_ns;
+    result->windows = r->windows;
+    r->windows = (struct gp_windows){0};
 }

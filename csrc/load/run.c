@@ -11,6 +11,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "load/disturbance.h"
+#include "load/loop.h"
+#include "load/merge.h"
+#include "load/progress.h"
 #include "load/thread.h"
 #include "load/worker.h"
 
@@ -20,6 +24,8 @@ struct gp_run {
     uint32_t threads;
     struct gp_worker *workers; /* of them, the first `threads_made` are initialised */
     uint32_t threads_made;
+    struct gp_progress progress;
+    struct gp_rate_step *steps; /* NULL: the closed loop */
     int *cpus;
     int server_pidfd; /* -1 once it has told the death */
 
@@ -49,6 +55,7 @@ static int check_opts(const struct gp_run_opts *opts, struct gp_error *err)
     assert(opts->threads > 0);
     assert(opts->threads <= opts->client.connections && opts->threads <= opts->concurrency);
     assert(opts->duration_ns > 0 || opts->calls > 0);
+    assert(opts->step_count == 0 || !is_endless(&opts->client.request));
     if (opts->duration_ns == 0 && is_endless(&opts->client.request))
         return gp_error_set(err, GP_ERROR_INVALID,
                             "calls=%llu: a stream without a number of messages ends only with the run; give "
@@ -75,12 +82,20 @@ static int add_worker(struct gp_run *run, const struct gp_run_opts *opts, struct
     client.max_in_flight = (uint32_t)share(opts->concurrency, opts->threads, index);
     client.owner = run;
     worker.generator = (struct gp_generator_opts){
+        .loop = run->steps ? &gp_open_loop : &gp_closed_loop,
         .timeline = &run->timeline,
         .concurrency = client.max_in_flight,
         .calls = opts->calls ? share(opts->calls, opts->threads, index) : UINT64_MAX,
         .drain_ns = opts->drain_ns,
         .think_ns = opts->think_ns,
         .endless = is_endless(&opts->client.request),
+        .schedule = {.arrival = opts->arrival,
+                     .steps = run->steps,
+                     .step_count = opts->step_count,
+                     .seed = opts->seed,
+                     .part = index,
+                     .parts = opts->threads},
+        .catch_up = opts->catch_up,
     };
     if (gp_worker_init(&run->workers[index], &worker, err) != 0)
         return -1;
@@ -97,6 +112,30 @@ static int copy_cpus(struct gp_run *run, const struct gp_run_opts *opts)
         return -1;
     memcpy(run->cpus, opts->cpus, opts->cpu_count * sizeof *run->cpus);
     return 0;
+}
+
+static int copy_steps(struct gp_run *run, const struct gp_run_opts *opts)
+{
+    if (opts->step_count == 0)
+        return 0;
+    run->steps = malloc(opts->step_count * sizeof *run->steps);
+    if (!run->steps)
+        return -1;
+    memcpy(run->steps, opts->steps, opts->step_count * sizeof *run->steps);
+    return 0;
+}
+
+static int copy_opts(struct gp_run *run, const struct gp_run_opts *opts)
+{
+    run->timeline.warmup_ns = opts->warmup_ns;
+    run->timeline.duration_ns = opts->duration_ns;
+    run->timeline.threads = run->threads = opts->threads;
+    run->timeline.server_pid = opts->server_pid;
+    run->server_pidfd = opts->server_pidfd;
+    run->workers = calloc(opts->threads, sizeof *run->workers);
+    if (!run->workers || gp_progress_init(&run->progress, opts->threads) != 0)
+        return -1;
+    return copy_steps(run, opts) != 0 || copy_cpus(run, opts) != 0 ? -1 : 0;
 }
 
 static int init_locks(struct gp_run *run, struct gp_error *err)
@@ -125,13 +164,7 @@ int gp_run_create(struct gp_run **made, const struct gp_run_opts *opts, struct g
         return run ? -1 : gp_error_set(err, GP_ERROR_ENGINE, "out of memory for a load run");
     }
     gp_timeline_init(&run->timeline);
-    run->timeline.warmup_ns = opts->warmup_ns;
-    run->timeline.duration_ns = opts->duration_ns;
-    run->timeline.threads = run->threads = opts->threads;
-    run->timeline.server_pid = opts->server_pid;
-    run->server_pidfd = opts->server_pidfd;
-    run->workers = calloc(opts->threads, sizeof *run->workers);
-    if (!run->workers || copy_cpus(run, opts) != 0) {
+    if (copy_opts(run, opts) != 0) {
         gp_error_set(err, GP_ERROR_ENGINE, "out of memory for a load run of %u threads", opts->threads);
         goto fail;
     }
@@ -211,44 +244,13 @@ static void find_cause(struct gp_run *run)
         run->err = *cause;
 }
 
-static void sum_worker(struct gp_run_result *result, const struct gp_worker *worker)
+static void note_disturbance(struct gp_run_result *result, const struct gp_disturbance *before)
 {
-    const struct gp_generator *generator = &worker->generator;
+    struct gp_disturbance after;
 
-    result->connected += worker->stats.connected;
-    result->reconnects += worker->stats.reconnects;
-    result->stopped |= generator->cut_by == GP_CEASE_STOP;
-    result->client_cpu_known &= generator->entered && generator->cpu_known;
-    if (generator->drained_ns > result->drain_ns)
-        result->drain_ns = generator->drained_ns;
-    if (!generator->entered)
-        return;
-    result->client_cpu_ns += generator->marks[1].cpu_ns - generator->marks[0].cpu_ns;
-    result->messages_sent += generator->marks[1].messages_sent - generator->marks[0].messages_sent;
-    result->messages_received +=
-        generator->marks[1].messages_received - generator->marks[0].messages_received;
-}
-
-static void merge(struct gp_run *run)
-{
-    struct gp_run_result *result = &run->result;
-    const struct gp_timeline *timeline = &run->timeline;
-    struct gp_recorder *whole = &run->workers[0].recorder;
-
-    result->client_cpu_known = true;
-    for (uint32_t i = 0; i < run->threads; i++) {
-        if (i > 0)
-            gp_recorder_merge(whole, &run->workers[i].recorder);
-        sum_worker(result, &run->workers[i]);
-    }
-    if (whole->out_of_memory) {
-        run->failed = true;
-        gp_error_set(&run->err, GP_ERROR_ENGINE, "out of memory for the windows of a load run");
-    }
-    gp_recorder_move(whole, result);
-    result->server_cpu_known = timeline->server_cpu_known[0] && timeline->server_cpu_known[1];
-    if (result->server_cpu_known)
-        result->server_cpu_ns = timeline->server_cpu_ns[1] - timeline->server_cpu_ns[0];
+    gp_disturbance_read(&after);
+    result->steal_known = gp_disturbance_steal(before, &after, &result->steal);
+    result->pressure_known = gp_disturbance_pressure(before, &after, &result->pressure);
 }
 
 static void announce_end(struct gp_run *run)
@@ -265,16 +267,20 @@ static void *conduct(void *argument)
     struct gp_run *run = argument;
     uint64_t began_ns = gp_clock_now_ns();
     uint32_t started = start_workers(run);
+    struct gp_disturbance before;
 
     await(run, &run->gate.connected, started);
     run->result.connect_ns = gp_clock_now_ns() - began_ns;
+    gp_disturbance_read(&before);
     gp_gate_open(&run->gate);
     await(run, &run->gate.ended, started);
+    note_disturbance(&run->result, &before);
     for (uint32_t i = 0; i < run->threads; i++)
         gp_worker_join(&run->workers[i]);
     find_cause(run);
+    gp_progress_close(&run->progress, run->workers);
     if (!run->failed)
-        merge(run);
+        run->failed = gp_merge(&run->result, run->workers, run->threads, &run->timeline, &run->err) != 0;
     announce_end(run);
     return NULL;
 }
@@ -335,12 +341,7 @@ void gp_run_snapshot(struct gp_run *run, struct gp_run_snapshot *snapshot)
         snapshot->elapsed_ns = run->result.window_ns;
     else if (begin_ns > 0 && now_ns > start_ns)
         snapshot->elapsed_ns = now_ns - start_ns;
-    for (uint32_t i = 0; i < run->threads; i++) {
-        struct gp_generator_progress *progress = &run->workers[i].generator.progress;
-
-        snapshot->calls += atomic_load_explicit(&progress->finished, memory_order_relaxed);
-        snapshot->ok += atomic_load_explicit(&progress->ok, memory_order_relaxed);
-    }
+    gp_progress_look(&run->progress, run->workers, snapshot);
 }
 
 int gp_run_result(struct gp_run *run, const struct gp_run_result **result, struct gp_error *err)
@@ -354,11 +355,13 @@ int gp_run_result(struct gp_run *run, const struct gp_run_result **result, struc
 
 static void fini_result(struct gp_run_result *result)
 {
-    for (size_t i = 0; i < result->window_count; i++)
-        free(result->windows[i].entries);
-    free(result->windows);
-    gp_histogram_fini(&result->latency);
-    gp_histogram_fini(&result->errors);
+    struct gp_histogram *histograms[] = {&result->latency,       &result->errors,      &result->service,
+                                         &result->lag,           &result->queued,      &result->gap,
+                                         &result->first_message, &result->message_gap, &result->round_trip};
+
+    for (size_t i = 0; i < sizeof histograms / sizeof *histograms; i++)
+        gp_histogram_fini(histograms[i]);
+    gp_windows_fini(&result->windows);
 }
 
 void gp_run_destroy(struct gp_run *run)
@@ -370,7 +373,9 @@ void gp_run_destroy(struct gp_run *run)
         pthread_join(run->conductor, NULL);
     for (uint32_t i = 0; i < run->threads_made; i++)
         gp_worker_fini(&run->workers[i]);
+    gp_progress_fini(&run->progress);
     free(run->workers);
+    free(run->steps);
     free(run->cpus);
     fini_result(&run->result);
     pthread_cond_destroy(&run->changed);

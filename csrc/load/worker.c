@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/client.h"
+#include "load/loop.h"
 #include "load/thread.h"
 
 int gp_gate_init(struct gp_gate *gate, struct gp_error *err)
@@ -57,9 +58,37 @@ static void report(struct gp_gate *gate, atomic_uint *counter)
         return;
 }
 
-int gp_worker_init(struct gp_worker *worker, const struct gp_worker_opts *opts, struct gp_error *err)
+static bool gets_many_messages(enum gp_kind kind)
+{
+    return kind == GP_KIND_SERVER_STREAM || kind == GP_KIND_BIDI || kind == GP_KIND_BIDI_FREE;
+}
+
+static int init_records(struct gp_worker *worker, const struct gp_worker_opts *opts)
 {
     struct gp_generator_opts generator = opts->generator;
+
+    generator.client = worker->client;
+    generator.recorder = &worker->recorder;
+    if (gets_many_messages(opts->client->request.kind))
+        generator.times = &worker->times;
+    if (gp_recorder_init(&worker->recorder, opts->window_ns, generator.loop == &gp_open_loop) != 0)
+        return -1;
+    return gp_generator_init(&worker->generator, &generator);
+}
+
+/* Before the client, which holds on to it. */
+static int init_times(struct gp_worker *worker, struct gp_client_opts *client)
+{
+    client->times = NULL;
+    if (!gets_many_messages(client->request.kind))
+        return 0;
+    client->times = &worker->times;
+    return gp_message_times_init(&worker->times, client->request.kind, client->max_in_flight);
+}
+
+int gp_worker_init(struct gp_worker *worker, const struct gp_worker_opts *opts, struct gp_error *err)
+{
+    struct gp_client_opts client = *opts->client;
 
     *worker = (struct gp_worker){
         .number = opts->number,
@@ -69,15 +98,16 @@ int gp_worker_init(struct gp_worker *worker, const struct gp_worker_opts *opts, 
         .gate = opts->gate,
         .timeline = opts->generator.timeline,
     };
-    if (gp_client_create(&worker->client, opts->client, err) != 0)
+    if (init_times(worker, &client) != 0)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for a load thread");
+    if (gp_client_create(&worker->client, &client, err) != 0) {
+        gp_message_times_fini(&worker->times);
         return -1;
-    generator.client = worker->client;
-    generator.recorder = &worker->recorder;
-    if (gp_recorder_init(&worker->recorder, opts->window_ns) != 0 ||
-        gp_generator_init(&worker->generator, &generator) != 0) {
+    }
+    if (init_records(worker, opts) != 0) {
         gp_worker_fini(worker);
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for a load thread with %u calls in flight",
-                            generator.concurrency);
+                            client.max_in_flight);
     }
     return 0;
 }
@@ -88,6 +118,7 @@ void gp_worker_fini(struct gp_worker *worker)
     worker->client = NULL;
     gp_generator_fini(&worker->generator);
     gp_recorder_fini(&worker->recorder);
+    gp_message_times_fini(&worker->times);
 }
 
 static int prepare(struct gp_worker *worker)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/message_times.h"
 #include "load/generator.h"
 #include "load/recorder.h"
 #include "load/timeline.h"
@@ -33,7 +34,7 @@ void gp_gate_open(struct gp_gate *gate);
 struct gp_worker_opts {
     unsigned number;                     /* from 0; in the thread's name */
     const struct gp_client_opts *client; /* this worker's share */
-    struct gp_generator_opts generator;  /* client and recorder are filled in by the worker */
+    struct gp_generator_opts generator;  /* client, recorder and times are filled in by the worker */
     uint64_t connect_timeout_ns;
     uint64_t window_ns;
     const int *cpus; /* must outlive the thread */
@@ -53,7 +54,8 @@ struct gp_worker {
     struct gp_client *client;
     struct gp_generator generator;
     struct gp_recorder recorder;
-    bool failed; /* it never came to generate load; err has the cause */
+    struct gp_message_times times; /* of kinds that get many messages; empty otherwise */
+    bool failed;                   /* it never came to generate load; err has the cause */
     struct gp_error err;
     struct gp_client_stats stats; /* after the run */
 };

@@ -139,13 +139,19 @@ static int parse_kind(PyObject *name, enum gp_kind *kind)
     return -1;
 }
 
-/* A key that must be there. Borrowed. */
-static PyObject *need(PyObject *dict, const char *key)
+PyObject *convert_need(PyObject *dict, const char *key)
 {
     PyObject *value = PyDict_GetItemString(dict, key);
     if (!value)
         PyErr_Format(PyExc_KeyError, "%s is missing", key);
     return value;
+}
+
+int convert_set(PyObject *dict, const char *key, PyObject *value)
+{
+    int status = value ? PyDict_SetItemString(dict, key, value) : -1;
+    Py_XDECREF(value);
+    return status;
 }
 
 static int parse_metadata(struct call_opts *calls, PyObject *pairs)
@@ -209,9 +215,9 @@ static int parse_request(struct call_opts *calls, PyObject *request)
     PyObject *kind, *method, *message, *metadata, *deadline, *messages;
     char *data;
     Py_ssize_t size;
-    if (!(kind = need(request, "kind")) || !(method = need(request, "method")) ||
-        !(message = need(request, "message")) || !(metadata = need(request, "metadata")) ||
-        !(deadline = need(request, "deadline")) || !(messages = need(request, "messages")))
+    if (!(kind = convert_need(request, "kind")) || !(method = convert_need(request, "method")) ||
+        !(message = convert_need(request, "message")) || !(metadata = convert_need(request, "metadata")) ||
+        !(deadline = convert_need(request, "deadline")) || !(messages = convert_need(request, "messages")))
         return -1;
     if (parse_kind(kind, &out->kind) || !(out->method = PyUnicode_AsUTF8(method)) ||
         PyBytes_AsStringAndSize(message, &data, &size) || !convert_seconds(deadline, &out->deadline_ns) ||
@@ -226,9 +232,10 @@ static int parse_client(struct call_opts *calls, PyObject *client)
 {
     struct gp_client_opts *out = &calls->opts;
     PyObject *transport, *target, *authority, *connections, *channel_args;
-    if (!(transport = need(client, "transport")) || !(target = need(client, "target")) ||
-        !(authority = need(client, "authority")) || !(connections = need(client, "connections")) ||
-        !(channel_args = need(client, "channel_args")))
+    if (!(transport = convert_need(client, "transport")) || !(target = convert_need(client, "target")) ||
+        !(authority = convert_need(client, "authority")) ||
+        !(connections = convert_need(client, "connections")) ||
+        !(channel_args = convert_need(client, "channel_args")))
         return -1;
     if (!(out->transport = PyUnicode_AsUTF8(transport)) || !(out->target = PyUnicode_AsUTF8(target)) ||
         !(out->authority = PyUnicode_AsUTF8(authority)) || !convert_u32(connections, &out->connections) ||

@@ -15,6 +15,7 @@
 
 struct gp_histogram;
 struct gp_histogram_entry;
+struct gp_run_result;
 struct child_object;
 
 struct engine_state {
@@ -53,6 +54,9 @@ int convert_u32(PyObject *number, void *u32);
 int convert_u64(PyObject *number, void *u64);
 int convert_seconds(PyObject *number, void *ns_u64);
 
+PyObject *convert_need(PyObject *dict, const char *key); /* what must be there; borrowed, NULL: KeyError */
+int convert_set(PyObject *dict, const char *key, PyObject *value); /* takes the value over, also NULL: -1 */
+
 /* Python's description of a client and its calls as the client room wants it. The pointers in `opts` lead
  * into the objects given, so those must live until the opts have been used. */
 struct call_opts {
@@ -68,6 +72,7 @@ void call_opts_fini(struct call_opts *calls);
 PyObject *histogram_to_python(const struct gp_histogram *histogram);
 PyObject *entries_to_python(const struct gp_histogram_entry *entries, size_t count);
 PyObject *classes_to_python(const uint64_t classes[GP_CLASS_COUNT]);
+PyObject *result_to_python(const struct gp_run_result *result); /* result.c */
 
 /* Seconds as Python tells them. */
 static inline double seconds(uint64_t ns)

@@ -11,6 +11,7 @@
 #include "benchmark_service.pb-c.h"
 #include "net/probe.h"
 #include "process/procfs.h"
+#include "python/schedule.h"
 
 struct engine_state *engine_state(PyObject *module)
 {
@@ -117,23 +118,16 @@ static PyObject *histogram_slot_high(PyObject *module, PyObject *number)
     return PyLong_FromUnsignedLongLong(gp_histogram_slot_high_ns(slot));
 }
 
-static int set_item(PyObject *dict, const char *key, PyObject *value)
-{
-    int status = value ? PyDict_SetItemString(dict, key, value) : -1;
-    Py_XDECREF(value);
-    return status;
-}
-
 static int add_parts(PyObject *dict, unsigned parts, const struct gp_procfs_sample *s)
 {
-    return (parts & GP_PROCFS_PSS && set_item(dict, "pss", PyLong_FromUnsignedLongLong(s->pss_bytes))) ||
+    return (parts & GP_PROCFS_PSS && convert_set(dict, "pss", PyLong_FromUnsignedLongLong(s->pss_bytes))) ||
            (parts & GP_PROCFS_MAPS &&
-            (set_item(dict, "writable", PyLong_FromUnsignedLongLong(s->writable_bytes)) ||
-             set_item(dict, "mappings", PyLong_FromUnsignedLong(s->mappings)))) ||
-           (parts & GP_PROCFS_SOCKETS && set_item(dict, "sockets", PyLong_FromUnsignedLong(s->sockets))) ||
+            (convert_set(dict, "writable", PyLong_FromUnsignedLongLong(s->writable_bytes)) ||
+             convert_set(dict, "mappings", PyLong_FromUnsignedLong(s->mappings)))) ||
+           (parts & GP_PROCFS_SOCKETS && convert_set(dict, "sockets", PyLong_FromUnsignedLong(s->sockets))) ||
            (parts & GP_PROCFS_SWITCHES &&
-            set_item(dict, "context_switches", PyLong_FromUnsignedLongLong(s->context_switches))) ||
-           (parts & GP_PROCFS_FDS && set_item(dict, "fds", PyLong_FromUnsignedLong(s->fds)));
+            convert_set(dict, "context_switches", PyLong_FromUnsignedLongLong(s->context_switches))) ||
+           (parts & GP_PROCFS_FDS && convert_set(dict, "fds", PyLong_FromUnsignedLong(s->fds)));
 }
 
 static PyObject *sample_to_python(unsigned parts, const struct gp_procfs_sample *s)
@@ -197,6 +191,7 @@ static PyMethodDef functions[] = {
     {"versions", versions, METH_NOARGS, "Versions of what the engine is built on."},
     {"probe", WITH_KEYWORDS(probe), "Look whether an address speaks HTTP/2."},
     {"benchmark_request", WITH_KEYWORDS(benchmark_request), "A serialized grpc.testing.SimpleRequest."},
+    {"schedule_times", WITH_KEYWORDS(schedule_times), "Intended times of an open loop's calls."},
     {"histogram_slot", histogram_slot, METH_O, "Where a value in ns is counted."},
     {"histogram_slot_high", histogram_slot_high, METH_O, "The largest value in ns counted in a slot."},
     {"process_sample", WITH_KEYWORDS(process_sample), "What /proc tells of a process."},

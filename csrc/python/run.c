@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "load/run.h"
+#include "python/schedule.h"
 
 struct run_object {
     PyObject_HEAD struct gp_run *run;
@@ -33,6 +34,21 @@ static int parse_cpus(PyObject *cpus, struct gp_run_opts *opts)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+/* None: a closed loop. */
+static int parse_schedule(PyObject *dict, struct schedule_opts *schedule, struct gp_run_opts *opts)
+{
+    if (dict == Py_None)
+        return 0;
+    if (schedule_opts_init(schedule, dict))
+        return -1;
+    opts->steps = schedule->steps;
+    opts->step_count = schedule->step_count;
+    opts->arrival = schedule->arrival;
+    opts->seed = schedule->seed;
+    opts->catch_up = schedule->catch_up;
+    return 0;
+}
+
 static int create(struct run_object *self, struct engine_state *state, const struct gp_run_opts *opts)
 {
     struct gp_error err = {0};
@@ -46,21 +62,22 @@ static int create(struct run_object *self, struct engine_state *state, const str
 
 static int run_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"client",     "request",      "threads", "concurrency", "connect_timeout",
-                            "warmup",     "duration",     "calls",   "drain",       "think_time",
-                            "server_pid", "server_pidfd", "cpus",    NULL};
+    static char *names[] = {"client",   "request",    "threads",      "concurrency", "connect_timeout",
+                            "warmup",   "duration",   "calls",        "drain",       "think_time",
+                            "schedule", "server_pid", "server_pidfd", "cpus",        NULL};
     struct run_object *self = (struct run_object *)object;
     struct engine_state *state = engine_state_of(object);
     struct gp_run_opts opts = {0};
     struct call_opts calls = {0};
-    PyObject *client, *request, *cpus;
+    struct schedule_opts schedule = {0};
+    PyObject *client, *request, *times, *cpus;
     int status = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "$OOO&O&O&O&O&O&O&O&iiO:Run", names, &client, &request,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "$OOO&O&O&O&O&O&O&O&OiiO:Run", names, &client, &request,
                                      convert_u32, &opts.threads, convert_u32, &opts.concurrency,
                                      convert_seconds, &opts.connect_timeout_ns, convert_seconds,
                                      &opts.warmup_ns, convert_seconds, &opts.duration_ns, convert_u64,
                                      &opts.calls, convert_seconds, &opts.drain_ns, convert_seconds,
-                                     &opts.think_ns, &opts.server_pid, &opts.server_pidfd, &cpus) ||
+                                     &opts.think_ns, &times, &opts.server_pid, &opts.server_pidfd, &cpus) ||
         engine_claim(state))
         return -1;
     if (self->run) {
@@ -68,11 +85,13 @@ static int run_init(PyObject *object, PyObject *args, PyObject *keywords)
         return -1;
     }
     calls.opts.max_in_flight = opts.concurrency;
-    if (!call_opts_init(&calls, client, request) && !parse_cpus(cpus, &opts)) {
+    if (!call_opts_init(&calls, client, request) && !parse_schedule(times, &schedule, &opts) &&
+        !parse_cpus(cpus, &opts)) {
         opts.client = calls.opts;
         status = create(self, state, &opts);
     }
     call_opts_fini(&calls);
+    schedule_opts_fini(&schedule);
     PyMem_Free((void *)opts.cpus);
     return status;
 }
@@ -148,49 +167,11 @@ static PyObject *run_snapshot(PyObject *object, PyObject *unused)
     if (check(object))
         return NULL;
     gp_run_snapshot(((struct run_object *)object)->run, &snapshot);
-    return Py_BuildValue("{sssdsKsK}", "phase", phases[snapshot.phase], "elapsed_s",
-                         seconds(snapshot.elapsed_ns), "calls", (unsigned long long)snapshot.calls, "ok",
-                         (unsigned long long)snapshot.ok);
-}
-
-static PyObject *windows_to_python(const struct gp_run_result *result)
-{
-    PyObject *list = PyList_New((Py_ssize_t)result->window_count);
-    for (size_t i = 0; list && i < result->window_count; i++) {
-        const struct gp_window *w = &result->windows[i];
-        PyObject *window =
-            Py_BuildValue("{sdsdsKsKsN}", "start_s", seconds(w->start_ns), "length_s", seconds(w->length_ns),
-                          "ok", (unsigned long long)w->ok, "failed", (unsigned long long)w->failed, "entries",
-                          entries_to_python(w->entries, w->entry_count));
-        if (window)
-            PyList_SET_ITEM(list, (Py_ssize_t)i, window);
-        else
-            Py_CLEAR(list);
-    }
-    return list;
-}
-
-/* Seconds, or None when they could not be told. */
-static PyObject *seconds_or_none(bool known, uint64_t ns)
-{
-    if (known)
-        return PyFloat_FromDouble(seconds(ns));
-    Py_RETURN_NONE;
-}
-
-static PyObject *result_to_python(const struct gp_run_result *r)
-{
     typedef unsigned long long u;
-    return Py_BuildValue(
-        "{sNsNsNsKsKsKsKsdsNsdsIsIsdsNsNsOsO}", "status", classes_to_python(r->classes), "latency",
-        histogram_to_python(&r->latency), "errors", histogram_to_python(&r->errors), "ok_in_window",
-        (u)r->ok_in_window, "all_in_window", (u)r->all_in_window, "messages_sent", (u)r->messages_sent,
-        "messages_received", (u)r->messages_received, "window_s", seconds(r->window_ns), "windows",
-        windows_to_python(r), "connect_s", seconds(r->connect_ns), "connected", (unsigned)r->connected,
-        "reconnects", (unsigned)r->reconnects, "drain_s", seconds(r->drain_ns), "client_cpu_s",
-        seconds_or_none(r->client_cpu_known, r->client_cpu_ns), "server_cpu_s",
-        seconds_or_none(r->server_cpu_known, r->server_cpu_ns), "server_died",
-        r->server_died ? Py_True : Py_False, "stopped", r->stopped ? Py_True : Py_False);
+    return Py_BuildValue("{sssdsKsKsKsKsdsd}", "phase", phases[snapshot.phase], "elapsed_s",
+                         seconds(snapshot.elapsed_ns), "sent", (u)snapshot.sent, "calls", (u)snapshot.calls,
+                         "ok", (u)snapshot.ok, "not_sent", (u)snapshot.not_sent, "p50_s",
+                         seconds(snapshot.p50_ns), "p99_s", seconds(snapshot.p99_ns));
 }
 
 static PyObject *run_result(PyObject *object, PyObject *unused)

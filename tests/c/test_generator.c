@@ -3,8 +3,7 @@
 #include "fake_client.h"
 
 #include "base/random.h"
-#include "load/generator.h"
-#include "load/recorder.h"
+#include "load/loop.h"
 #include "load/timeline.h"
 
 #define MS GP_NS_PER_MS
@@ -23,7 +22,8 @@ static void setup(struct bench *b)
     fake_reset(&b->client);
     gp_timeline_init(&b->timeline);
     b->timeline.threads = 1;
-    b->opts = (struct gp_generator_opts){.client = &b->client,
+    b->opts = (struct gp_generator_opts){.loop = &gp_closed_loop,
+                                         .client = &b->client,
                                          .timeline = &b->timeline,
                                          .recorder = &b->recorder,
                                          .concurrency = 4,
@@ -46,7 +46,7 @@ static void run(struct bench *b)
     b->client.window_start_ns = FAKE_BEGIN + b->timeline.warmup_ns;
     if (b->timeline.duration_ns)
         b->client.window_end_ns = b->client.window_start_ns + b->timeline.duration_ns;
-    CHECK(gp_recorder_init(&b->recorder, gp_recorder_window_ns(b->timeline.duration_ns)) == 0);
+    CHECK(gp_recorder_init(&b->recorder, gp_recorder_window_ns(b->timeline.duration_ns), false) == 0);
     CHECK(gp_generator_init(&b->generator, &b->opts) == 0);
     gp_generator_run(&b->generator);
 
@@ -458,8 +458,9 @@ static void test_stop_keeps_what_was_measured(void)
     run_ceased(&b, GP_CEASE_STOP, 60 * MS);
     CHECK(b.generator.cut_by == GP_CEASE_STOP && window_of(&b) == 50 * MS + 1);
     CHECK(b.recorder.classes[GP_CLASS_OK] == 200 && b.recorder.ok_in_window == 204);
-    CHECK(b.recorder.window_count == 2 && b.recorder.windows[0].length_ns == 50 * MS);
-    CHECK(b.recorder.windows[0].ok == 200 && b.recorder.windows[1].ok == 4); /* four at the very end */
+    CHECK(b.recorder.windows.count == 2 && gp_windows_at(&b.recorder.windows, 0)->length_ns == 50 * MS);
+    CHECK(gp_windows_at(&b.recorder.windows, 0)->ok == 200 &&
+          gp_windows_at(&b.recorder.windows, 1)->ok == 4); /* four at the very end */
     teardown(&b);
 }
 
@@ -472,7 +473,7 @@ static void test_stop_in_warmup_measures_nothing(void)
     b.timeline.duration_ns = 1000 * MS;
     run_ceased(&b, GP_CEASE_STOP, 60 * MS);
     CHECK(!b.generator.entered && window_of(&b) == 0 && sum_of_classes(&b) == 0);
-    CHECK(b.recorder.window_count == 0 && b.timeline.left == 0);
+    CHECK(b.recorder.windows.count == 0 && b.timeline.left == 0);
     teardown(&b);
 }
 

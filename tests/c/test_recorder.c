@@ -17,7 +17,13 @@ static void record(struct gp_recorder *recorder, uint64_t sent_ms, uint64_t done
     struct gp_event event = {
         .sent_ns = START + sent_ms * MS, .done_ns = START + done_ms * MS, .class = class};
 
-    gp_recorder_record(recorder, &event, measured);
+    gp_recorder_record(recorder, &event,
+                       &(struct gp_plan){.intended_ns = event.sent_ns, .measured = measured});
+}
+
+static struct gp_window *window_of(const struct gp_recorder *recorder, size_t index)
+{
+    return gp_windows_at(&recorder->windows, index);
 }
 
 static uint64_t entries_of(const struct gp_window *window)
@@ -44,15 +50,15 @@ static void test_calls_of_warmup_count_only_in_the_window(void)
 {
     struct gp_recorder r;
 
-    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
     gp_recorder_start(&r, START + 100 * MS, START + 200 * MS);
     record(&r, 50, 99, GP_CLASS_OK, false);  /* before it */
     record(&r, 90, 100, GP_CLASS_OK, false); /* the first moment inside */
     record(&r, 95, 105, GP_CLASS_INTERNAL, false);
     gp_recorder_end(&r, START + 200 * MS);
     CHECK(r.ok_in_window == 1 && r.all_in_window == 2);
-    CHECK(r.window_count == 10);
-    CHECK(r.windows[0].ok == 1 && r.windows[0].failed == 1 && r.windows[0].entry_count == 0);
+    CHECK(r.windows.count == 10);
+    CHECK(window_of(&r, 0)->ok == 1 && window_of(&r, 0)->failed == 1 && window_of(&r, 0)->entry_count == 0);
     CHECK(r.latency.count == 0 && r.errors.count == 0);
     for (size_t i = 0; i < GP_CLASS_COUNT; i++)
         CHECK(r.classes[i] == 0);
@@ -63,7 +69,7 @@ static void test_drain_counts_only_in_totals(void)
 {
     struct gp_recorder r;
 
-    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
     gp_recorder_start(&r, START, START + 100 * MS);
     record(&r, 90, 99, GP_CLASS_OK, true);
     record(&r, 90, 100, GP_CLASS_OK, true); /* the first moment outside, and before end was called */
@@ -76,7 +82,7 @@ static void test_drain_counts_only_in_totals(void)
     CHECK(r.latency.count == 3 && r.latency.max_ns == 20 * MS && r.latency.min_ns == 9 * MS);
     CHECK(r.errors.count == 1 && r.errors.max_ns == 30 * MS);
     CHECK(r.ok_in_window == 1 && r.all_in_window == 1);
-    CHECK(r.window_count == 10 && r.windows[9].ok == 1 && entries_of(&r.windows[9]) == 1);
+    CHECK(r.windows.count == 10 && window_of(&r, 9)->ok == 1 && entries_of(window_of(&r, 9)) == 1);
     gp_recorder_fini(&r);
 }
 
@@ -84,18 +90,18 @@ static void test_windows_of_a_stall_are_there_and_empty(void)
 {
     struct gp_recorder r;
 
-    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
     gp_recorder_start(&r, START, UINT64_MAX);
     record(&r, 0, 5, GP_CLASS_OK, true);
     record(&r, 5, 1005, GP_CLASS_OK, true);
     record(&r, 5, 999, GP_CLASS_OK, true); /* out of order: counts in the window that is open */
     gp_recorder_end(&r, START + 1006 * MS);
-    CHECK(r.window_count == 101);
-    for (size_t i = 0; i < r.window_count; i++) {
-        CHECK(r.windows[i].start_ns == i * 10 * MS);
-        CHECK(r.windows[i].length_ns == (i < 100 ? 10 : 6) * MS);
-        CHECK(r.windows[i].ok == (i == 0 ? 1u : i == 100 ? 2u : 0u));
-        CHECK(entries_of(&r.windows[i]) == r.windows[i].ok);
+    CHECK(r.windows.count == 101);
+    for (size_t i = 0; i < r.windows.count; i++) {
+        CHECK(window_of(&r, i)->start_ns == i * 10 * MS);
+        CHECK(window_of(&r, i)->length_ns == (i < 100 ? 10 : 6) * MS);
+        CHECK(window_of(&r, i)->ok == (i == 0 ? 1u : i == 100 ? 2u : 0u));
+        CHECK(entries_of(window_of(&r, i)) == window_of(&r, i)->ok);
     }
     CHECK(!r.out_of_memory);
     gp_recorder_fini(&r);
@@ -105,23 +111,23 @@ static void test_end_on_a_boundary_leaves_no_empty_tail(void)
 {
     struct gp_recorder r;
 
-    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
     gp_recorder_start(&r, START, UINT64_MAX);
     record(&r, 0, 10, GP_CLASS_OK, true);
     gp_recorder_end(&r, START + 10 * MS + 1); /* as the generator ends after its last call */
-    CHECK(r.window_count == 2 && r.windows[1].length_ns == 1 && r.windows[1].ok == 1);
+    CHECK(r.windows.count == 2 && window_of(&r, 1)->length_ns == 1 && window_of(&r, 1)->ok == 1);
     gp_recorder_fini(&r);
 
-    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
     gp_recorder_start(&r, START, START + 20 * MS);
     gp_recorder_end(&r, START + 20 * MS);
-    CHECK(r.window_count == 2 && r.windows[1].length_ns == 10 * MS);
+    CHECK(r.windows.count == 2 && window_of(&r, 1)->length_ns == 10 * MS);
     gp_recorder_fini(&r);
 
-    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
     gp_recorder_start(&r, START, START + 20 * MS);
     gp_recorder_end(&r, START); /* stopped in the warm-up */
-    CHECK(r.window_count == 0);
+    CHECK(r.windows.count == 0);
     gp_recorder_fini(&r);
 }
 
@@ -134,12 +140,13 @@ static void check_same_histogram(const struct gp_histogram *a, const struct gp_h
 
 static void check_same_windows(const struct gp_run_result *a, const struct gp_run_result *b)
 {
-    CHECK(a->window_count == b->window_count);
-    for (size_t i = 0; i < a->window_count; i++) {
-        const struct gp_window *x = &a->windows[i], *y = &b->windows[i];
+    CHECK(a->windows.count == b->windows.count);
+    for (size_t i = 0; i < a->windows.count; i++) {
+        const struct gp_window *x = gp_windows_at(&a->windows, i), *y = gp_windows_at(&b->windows, i);
 
         CHECK(x->start_ns == y->start_ns && x->length_ns == y->length_ns);
-        CHECK(x->ok == y->ok && x->failed == y->failed && x->entry_count == y->entry_count);
+        CHECK(x->sent == y->sent && x->ok == y->ok && x->failed == y->failed &&
+              x->entry_count == y->entry_count);
         CHECK(x->entry_count == 0 ||
               memcmp(x->entries, y->entries, x->entry_count * sizeof *x->entries) == 0);
     }
@@ -147,15 +154,36 @@ static void check_same_windows(const struct gp_run_result *a, const struct gp_ru
 
 static void free_result(struct gp_run_result *result)
 {
-    for (size_t i = 0; i < result->window_count; i++)
-        free(result->windows[i].entries);
-    free(result->windows);
+    gp_windows_fini(&result->windows);
     gp_histogram_fini(&result->latency);
     gp_histogram_fini(&result->errors);
+    gp_histogram_fini(&result->service);
+    gp_histogram_fini(&result->lag);
+    gp_histogram_fini(&result->queued);
+    gp_histogram_fini(&result->gap);
 }
 
-/* The same random calls written by one thread and by three. */
-static void test_threads_add_up_to_one(void)
+static void record_random_call(struct gp_random *random, uint64_t *now_ns, struct gp_recorder *both[2],
+                               uint64_t *total)
+{
+    uint64_t latency_ns = (uint64_t)(gp_random_exponential(random) * 1e6) + 1;
+    struct gp_event event = {.done_ns = *now_ns += gp_random_below(random, 30000)};
+    struct gp_plan plan = {.held = gp_random_below(random, 4) == 0};
+
+    event.sent_ns = event.done_ns - latency_ns;
+    event.class = gp_random_below(random, 10) ? GP_CLASS_OK : (enum gp_class)gp_random_below(random, 17);
+    plan.intended_ns = event.sent_ns - gp_random_below(random, 50000);
+    plan.measured = plan.intended_ns >= START && plan.intended_ns < START + 205 * MS;
+    for (int i = 0; i < 2; i++) {
+        gp_recorder_record(both[i], &event, &plan);
+        if (plan.measured && plan.held)
+            gp_recorder_dropped(both[i]);
+    }
+    *total += plan.measured;
+}
+
+/* The same random calls written by one thread and by three, in an open loop and in a closed one. */
+static void test_threads_add_up_to_one(bool open_loop)
 {
     enum { THREADS = 3, CALLS = 20000 };
     struct gp_recorder one, parts[THREADS];
@@ -164,23 +192,16 @@ static void test_threads_add_up_to_one(void)
     uint64_t now_ns = START - 50 * MS, total = 0;
 
     gp_random_init(&random, 11);
-    CHECK(gp_recorder_init(&one, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&one, 10 * MS, open_loop) == 0);
     gp_recorder_start(&one, START, START + 205 * MS);
     for (int i = 0; i < THREADS; i++) {
-        CHECK(gp_recorder_init(&parts[i], 10 * MS) == 0);
+        CHECK(gp_recorder_init(&parts[i], 10 * MS, open_loop) == 0);
         gp_recorder_start(&parts[i], START, START + 205 * MS);
     }
     for (int i = 0; i < CALLS; i++) {
-        uint64_t latency_ns = (uint64_t)(gp_random_exponential(&random) * 1e6) + 1;
-        struct gp_event event = {.done_ns = now_ns += gp_random_below(&random, 30000)};
+        struct gp_recorder *both[] = {&one, &parts[gp_random_below(&random, THREADS)]};
 
-        event.sent_ns = event.done_ns - latency_ns;
-        event.class =
-            gp_random_below(&random, 10) ? GP_CLASS_OK : (enum gp_class)gp_random_below(&random, 17);
-        bool measured = event.sent_ns >= START && event.sent_ns < START + 205 * MS;
-        gp_recorder_record(&one, &event, measured);
-        gp_recorder_record(&parts[gp_random_below(&random, THREADS)], &event, measured);
-        total += measured;
+        record_random_call(&random, &now_ns, both, &total);
     }
     CHECK(now_ns > START + 205 * MS); /* some in the drain, too */
     gp_recorder_end(&one, START + 205 * MS);
@@ -193,18 +214,25 @@ static void test_threads_add_up_to_one(void)
 
     CHECK(memcmp(whole.classes, merged.classes, sizeof whole.classes) == 0);
     CHECK(whole.ok_in_window == merged.ok_in_window && whole.all_in_window == merged.all_in_window);
-    CHECK(whole.window_ns == 205 * MS && merged.window_ns == 205 * MS && whole.window_count == 21);
-    CHECK(whole.windows[20].length_ns == 5 * MS); /* half a window may stay */
+    CHECK(whole.window_ns == 205 * MS && merged.window_ns == 205 * MS && whole.windows.count == 21);
+    CHECK(gp_windows_at(&whole.windows, 20)->length_ns == 5 * MS); /* half a window may stay */
     check_same_histogram(&whole.latency, &merged.latency);
     check_same_histogram(&whole.errors, &merged.errors);
+    check_same_histogram(&whole.service, &merged.service);
+    check_same_histogram(&whole.lag, &merged.lag);
+    check_same_histogram(&whole.queued, &merged.queued);
+    CHECK(whole.not_sent == merged.not_sent && whole.not_sent > 1000);
+    CHECK(whole.lag.count + whole.queued.count == (open_loop ? total : whole.queued.count));
+    CHECK(whole.queued.count == whole.not_sent);
+    CHECK(whole.service.count == (open_loop ? whole.classes[GP_CLASS_OK] : 0));
     check_same_windows(&whole, &merged);
 
     uint64_t classes = 0, ok = 0, all = 0;
     for (size_t i = 0; i < GP_CLASS_COUNT; i++)
         classes += merged.classes[i];
-    for (size_t i = 0; i < merged.window_count; i++) {
-        ok += merged.windows[i].ok;
-        all += merged.windows[i].ok + merged.windows[i].failed;
+    for (size_t i = 0; i < merged.windows.count; i++) {
+        ok += gp_windows_at(&merged.windows, i)->ok;
+        all += gp_windows_at(&merged.windows, i)->ok + gp_windows_at(&merged.windows, i)->failed;
     }
     CHECK(classes == total && merged.latency.count + merged.errors.count == total);
     CHECK(ok == merged.ok_in_window && all == merged.all_in_window);
@@ -221,7 +249,7 @@ static void test_a_short_tail_joins_the_window_before(void)
     struct gp_run_result result = {0};
     struct gp_recorder r;
 
-    CHECK(gp_recorder_init(&r, 10 * MS) == 0);
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
     gp_recorder_start(&r, START, UINT64_MAX);
     record(&r, 0, 12, GP_CLASS_OK, true);
     record(&r, 10, 20, GP_CLASS_OK, true);
@@ -229,10 +257,12 @@ static void test_a_short_tail_joins_the_window_before(void)
     record(&r, 10, 22, GP_CLASS_OK, true);
     gp_recorder_end(&r, START + 22 * MS + 1);
     gp_recorder_move(&r, &result);
-    CHECK(result.window_count == 2);
-    CHECK(result.windows[1].start_ns == 10 * MS && result.windows[1].length_ns == 12 * MS + 1);
-    CHECK(result.windows[1].ok == 3 && result.windows[1].failed == 1 && entries_of(&result.windows[1]) == 3);
-    CHECK(result.windows[1].entry_count == 2); /* 10 ms, and 12 ms twice */
+    CHECK(result.windows.count == 2);
+    CHECK(gp_windows_at(&result.windows, 1)->start_ns == 10 * MS &&
+          gp_windows_at(&result.windows, 1)->length_ns == 12 * MS + 1);
+    CHECK(gp_windows_at(&result.windows, 1)->ok == 3 && gp_windows_at(&result.windows, 1)->failed == 1 &&
+          entries_of(gp_windows_at(&result.windows, 1)) == 3);
+    CHECK(gp_windows_at(&result.windows, 1)->entry_count == 2); /* 10 ms, and 12 ms twice */
     free_result(&result);
     gp_recorder_fini(&r);
 }
@@ -244,7 +274,7 @@ static void test_a_shorter_record_merges_either_way(void)
         struct gp_recorder early, late;
         struct gp_recorder *into = order ? &early : &late, *from = order ? &late : &early;
 
-        CHECK(gp_recorder_init(&early, 10 * MS) == 0 && gp_recorder_init(&late, 10 * MS) == 0);
+        CHECK(gp_recorder_init(&early, 10 * MS, false) == 0 && gp_recorder_init(&late, 10 * MS, false) == 0);
         gp_recorder_start(&early, START, UINT64_MAX);
         gp_recorder_start(&late, START, UINT64_MAX);
         record(&early, 0, 5, GP_CLASS_OK, true);
@@ -253,14 +283,85 @@ static void test_a_shorter_record_merges_either_way(void)
         gp_recorder_end(&early, START + 5 * MS + 1);
         gp_recorder_end(&late, START + 35 * MS + 1);
         gp_recorder_merge(into, from);
-        CHECK(into->end_ns == START + 35 * MS + 1 && into->window_count == 4);
-        CHECK(into->windows[0].length_ns == 10 * MS && into->windows[0].ok == 2);
-        CHECK(into->windows[0].entry_count == 1 && into->windows[0].entries[0].count == 2);
-        CHECK(into->windows[3].ok == 1 && entries_of(&into->windows[3]) == 1);
-        CHECK(into->windows[3].start_ns == 30 * MS && into->windows[3].length_ns == 5 * MS + 1);
+        CHECK(into->end_ns == START + 35 * MS + 1 && into->windows.count == 4);
+        CHECK(window_of(into, 0)->length_ns == 10 * MS && window_of(into, 0)->ok == 2);
+        CHECK(window_of(into, 0)->entry_count == 1 && window_of(into, 0)->entries[0].count == 2);
+        CHECK(window_of(into, 3)->ok == 1 && entries_of(window_of(into, 3)) == 1);
+        CHECK(window_of(into, 3)->start_ns == 30 * MS && window_of(into, 3)->length_ns == 5 * MS + 1);
         gp_recorder_fini(&early);
         gp_recorder_fini(&late);
     }
+}
+
+/* Response time from intended, service time from sent, each call's lateness in one of two places. */
+static void test_open_loop_counts_from_intended(void)
+{
+    static const struct {
+        uint64_t intended_ms, sent_ms, done_ms;
+        enum gp_class class;
+        bool held_by_us, held_by_peer;
+    } calls[] = {
+        {0, 1, 10, GP_CLASS_OK, false, false},       {1, 1, 12, GP_CLASS_OK, false, false},
+        {2, 30, 35, GP_CLASS_OK, true, false},       {3, 23, 24, GP_CLASS_OK, false, true},
+        {4, 7, 13, GP_CLASS_INTERNAL, false, false}, {5, 5, 500, GP_CLASS_IN_FLIGHT_AT_END, false, false},
+    };
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS, true) == 0);
+    gp_recorder_start(&r, START, START + 100 * MS);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct gp_event event = {.sent_ns = START + calls[i].sent_ms * MS,
+                                 .done_ns = START + calls[i].done_ms * MS,
+                                 .class = calls[i].class,
+                                 .held = calls[i].held_by_peer};
+        struct gp_plan plan = {
+            .intended_ns = START + calls[i].intended_ms * MS, .measured = true, .held = calls[i].held_by_us};
+
+        gp_recorder_record(&r, &event, &plan);
+    }
+    gp_recorder_end(&r, START + 100 * MS);
+    CHECK(r.latency.count == 4 && r.latency.sum_ns == (10 + 11 + 33 + 21) * MS &&
+          r.latency.max_ns == 33 * MS);
+    CHECK(r.service.count == 4 && r.service.sum_ns == (9 + 11 + 5 + 1) * MS);
+    CHECK(r.errors.count == 1 && r.errors.max_ns == 9 * MS);
+    CHECK(r.lag.count == 4 && r.lag.sum_ns == (1 + 0 + 3 + 0) * MS);
+    CHECK(r.queued.count == 2 && r.queued.sum_ns == (28 + 20) * MS);
+    gp_recorder_fini(&r);
+}
+
+static void test_closed_loop_keeps_the_peers_queue_apart(void)
+{
+    struct gp_event event = {
+        .sent_ns = START + 5 * MS, .done_ns = START + 7 * MS, .class = GP_CLASS_OK, .held = true};
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS, false) == 0);
+    gp_recorder_start(&r, START, START + 100 * MS);
+    gp_recorder_record(&r, &event, &(struct gp_plan){.intended_ns = START + MS, .measured = true});
+    record(&r, 1, 4, GP_CLASS_OK, true);
+    gp_recorder_end(&r, START + 100 * MS);
+    CHECK(r.latency.count == 2 && r.latency.sum_ns == (2 + 3) * MS);
+    CHECK(r.queued.count == 1 && r.queued.max_ns == 4 * MS && r.lag.count == 0 && r.service.count == 0);
+    gp_recorder_fini(&r);
+}
+
+static void test_bursts_are_what_left_together(void)
+{
+    struct gp_recorder r;
+
+    CHECK(gp_recorder_init(&r, 10 * MS, true) == 0);
+    gp_recorder_start(&r, START, START + 100 * MS);
+    gp_recorder_sent(&r, START - MS, 50, 0); /* in the warm-up */
+    gp_recorder_sent(&r, START + MS, 1, 0);
+    gp_recorder_sent(&r, START + 3 * MS, 4, 0);
+    gp_recorder_sent(&r, START + 15 * MS, 9, 9); /* a backlog */
+    gp_recorder_sent(&r, START + 16 * MS, 9, 6);
+    gp_recorder_sent(&r, START + 100 * MS, 7, 0); /* after the window */
+    gp_recorder_end(&r, START + 100 * MS);
+    CHECK(r.bursts == 3 && r.burst_calls == 8 && r.largest_burst == 4);
+    CHECK(r.gap.count == 23 && r.gap.sum_ns == 16 * MS && r.gap.counts[0] == 19 && r.gap.max_ns == 12 * MS);
+    CHECK(r.windows.count == 10 && window_of(&r, 0)->sent == 5 && window_of(&r, 1)->sent == 18);
+    gp_recorder_fini(&r);
 }
 
 int main(void)
@@ -270,8 +371,12 @@ int main(void)
     test_drain_counts_only_in_totals();
     test_windows_of_a_stall_are_there_and_empty();
     test_end_on_a_boundary_leaves_no_empty_tail();
-    test_threads_add_up_to_one();
+    test_threads_add_up_to_one(false);
+    test_threads_add_up_to_one(true);
     test_a_short_tail_joins_the_window_before();
     test_a_shorter_record_merges_either_way();
+    test_open_loop_counts_from_intended();
+    test_closed_loop_keeps_the_peers_queue_apart();
+    test_bursts_are_what_left_together();
     return 0;
 }

@@ -12,90 +12,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "check.h"
 #include "controlled_server.h"
-#include "support.h"
-
-#define MS GP_NS_PER_MS
-#define SECOND GP_NS_PER_S
-
-static uint8_t request[TEST_REQUEST_MAX];
-static size_t request_bytes;
-
-/* 8 unary calls in flight on one connection for 0.3 s, without a warm-up. */
-static struct gp_run_opts opts_for(const char *target)
-{
-    return (struct gp_run_opts){
-        .client = {.transport = "core",
-                   .target = target,
-                   .authority = "test",
-                   .connections = 1,
-                   .max_in_flight = 8,
-                   .request = {.kind = GP_KIND_UNARY,
-                               .method = TEST_UNARY,
-                               .message = request,
-                               .message_bytes = request_bytes}},
-        .threads = 1,
-        .concurrency = 8,
-        .connect_timeout_ns = 5 * SECOND,
-        .duration_ns = 300 * MS,
-        .drain_ns = SECOND,
-        .server_pidfd = -1,
-    };
-}
-
-static uint64_t sum_of_classes(const struct gp_run_result *result)
-{
-    uint64_t sum = 0;
-
-    for (size_t i = 0; i < GP_CLASS_COUNT; i++)
-        sum += result->classes[i];
-    return sum;
-}
-
-/* What holds for every result. */
-static void check_result(const struct gp_run_result *r)
-{
-    uint64_t ok = 0, all = 0, covered_ns = 0;
-
-    for (size_t i = 0; i < r->window_count; i++) {
-        CHECK(r->windows[i].start_ns == covered_ns && r->windows[i].length_ns > 0);
-        covered_ns += r->windows[i].length_ns;
-        ok += r->windows[i].ok;
-        all += r->windows[i].ok + r->windows[i].failed;
-    }
-    CHECK(covered_ns == r->window_ns && ok == r->ok_in_window && all == r->all_in_window);
-    CHECK(r->latency.count == r->classes[GP_CLASS_OK]);
-    CHECK(sum_of_classes(r) == r->latency.count + r->errors.count + r->classes[GP_CLASS_IN_FLIGHT_AT_END]);
-}
-
-static struct gp_run *started(const struct gp_run_opts *opts)
-{
-    struct gp_error err = {0};
-    struct gp_run *run;
-
-    if (gp_run_create(&run, opts, &err) != 0 || gp_run_start(run, &err) != 0) {
-        fprintf(stderr, "%s\n", err.message);
-        CHECK(!"started");
-    }
-    return run;
-}
-
-static const struct gp_run_result *result_of(struct gp_run *run)
-{
-    const struct gp_run_result *result;
-    struct gp_error err = {0};
-
-    CHECK(gp_run_wait(run, 60 * SECOND));
-    if (gp_run_result(run, &result, &err) != 0) {
-        fprintf(stderr, "%s\n", err.message);
-        CHECK(!"measured");
-    }
-    check_result(result);
-    return result;
-}
+#include "run_fixture.h"
 
 /* The error of a run that must not come to measure. */
 static struct gp_error error_of(struct gp_run *run)
@@ -128,7 +46,7 @@ static void test_duration(const struct test_server *server)
     opts.server_pid = server->pid;
     run = started(&opts);
     r = result_of(run);
-    CHECK(r->window_ns == 300 * MS && r->window_count >= 15);
+    CHECK(r->window_ns == 300 * MS && r->windows.count >= 15);
     CHECK(r->classes[GP_CLASS_OK] > 100 && r->classes[GP_CLASS_OK] == sum_of_classes(r));
     CHECK(r->connected == 1 && r->reconnects == 0 && r->connect_ns > 0);
     CHECK(r->client_cpu_known && r->client_cpu_ns > 0 && r->client_cpu_ns < 2 * r->window_ns);
@@ -137,24 +55,6 @@ static void test_duration(const struct test_server *server)
     CHECK(r->messages_sent <= sum_of_classes(r) + 8 && r->messages_sent + 8 >= sum_of_classes(r));
     CHECK(!r->server_died && !r->stopped);
     CHECK(r->latency.min_ns > 0 && r->latency.max_ns < 5 * SECOND);
-    gp_run_destroy(run);
-}
-
-static void test_threads_share_the_work(const struct test_server *server)
-{
-    struct gp_run_opts opts = opts_for(server->target);
-    struct gp_run *run;
-    const struct gp_run_result *r;
-
-    opts.threads = 3;
-    opts.client.connections = 5;
-    opts.concurrency = 7;
-    opts.warmup_ns = 50 * MS;
-    run = started(&opts);
-    r = result_of(run);
-    CHECK(r->connected == 5 && r->window_ns == 300 * MS);
-    CHECK(r->classes[GP_CLASS_OK] > 100 && r->classes[GP_CLASS_OK] == sum_of_classes(r));
-    CHECK(r->client_cpu_known);
     gp_run_destroy(run);
 }
 
@@ -485,7 +385,8 @@ static void test_snapshots_only_rise(const struct test_server *server)
         gp_run_snapshot(run, &now);
         CHECK(now.phase >= before.phase && now.calls >= before.calls && now.ok >= before.ok);
         CHECK(now.phase == GP_RUN_ENDED || now.elapsed_ns >= before.elapsed_ns);
-        CHECK(now.phase > GP_RUN_WARMUP || now.calls == 0);
+        CHECK(now.phase > GP_RUN_WARMUP || now.sent == 0);
+        CHECK(now.sent >= now.calls && now.p50_ns <= now.p99_ns);
         seen[now.phase] = true;
         before = now;
     } while (!gp_run_wait(run, 5 * MS));
@@ -493,7 +394,8 @@ static void test_snapshots_only_rise(const struct test_server *server)
     r = result_of(run);
     CHECK(seen[GP_RUN_WARMUP] && seen[GP_RUN_MEASURE] && now.phase == GP_RUN_ENDED);
     CHECK(now.calls == sum_of_classes(r) && now.ok == r->classes[GP_CLASS_OK]);
-    CHECK(now.elapsed_ns == r->window_ns);
+    CHECK(now.elapsed_ns == r->window_ns && now.not_sent == 0);
+    CHECK(now.p50_ns > r->latency.min_ns && now.p99_ns < r->latency.max_ns + r->latency.max_ns / 1000);
     gp_run_destroy(run);
 }
 
@@ -600,7 +502,6 @@ int main(void)
     request_bytes = test_request(request, 16);
     test_server_start(&server, NULL);
     test_duration(&server);
-    test_threads_share_the_work(&server);
     test_calls_are_exact();
     test_think_time(&server);
     test_endless_streams(&server);

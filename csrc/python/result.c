@@ -1,0 +1,91 @@
+/* What a load run has measured, as Python's dict (the one that Run.result returns in _engine.pyi). */
+#include "python/engine.h"
+
+#include "load/run.h"
+
+static PyObject *windows_to_python(const struct gp_windows *windows)
+{
+    PyObject *list = PyList_New((Py_ssize_t)windows->count);
+    for (size_t i = 0; list && i < windows->count; i++) {
+        const struct gp_window *w = gp_windows_at(windows, i);
+        PyObject *window = Py_BuildValue("{sdsdsKsKsKsN}", "start_s", seconds(w->start_ns), "length_s",
+                                         seconds(w->length_ns), "sent", (unsigned long long)w->sent, "ok",
+                                         (unsigned long long)w->ok, "failed", (unsigned long long)w->failed,
+                                         "entries", entries_to_python(w->entries, w->entry_count));
+        if (window)
+            PyList_SET_ITEM(list, (Py_ssize_t)i, window);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+/* A number, or None when it could not be told. */
+static PyObject *number_or_none(bool known, double number)
+{
+    if (known)
+        return PyFloat_FromDouble(number);
+    Py_RETURN_NONE;
+}
+
+static int add_histograms(PyObject *dict, const struct gp_run_result *r)
+{
+    const struct {
+        const char *name;
+        const struct gp_histogram *histogram;
+    } all[] = {
+        {"latency", &r->latency},
+        {"errors", &r->errors},
+        {"service", &r->service},
+        {"send_lag", &r->lag},
+        {"queued", &r->queued},
+        {"send_gap", &r->gap},
+        {"first_message", &r->first_message},
+        {"message_gap", &r->message_gap},
+        {"round_trip", &r->round_trip},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (convert_set(dict, all[i].name, histogram_to_python(all[i].histogram)))
+            return -1;
+    return 0;
+}
+
+static int add_counts(PyObject *dict, const struct gp_run_result *r)
+{
+    const struct {
+        const char *name;
+        uint64_t count;
+    } all[] = {
+        {"not_sent", r->not_sent},
+        {"ok_in_window", r->ok_in_window},
+        {"all_in_window", r->all_in_window},
+        {"messages_sent", r->messages_sent},
+        {"messages_received", r->messages_received},
+        {"bursts", r->bursts},
+        {"burst_calls", r->burst_calls},
+        {"largest_burst", r->largest_burst},
+        {"polls", r->polls},
+        {"idle_polls", r->idle_polls},
+        {"connected", r->connected},
+        {"reconnects", r->reconnects},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (convert_set(dict, all[i].name, PyLong_FromUnsignedLongLong(all[i].count)))
+            return -1;
+    return 0;
+}
+
+PyObject *result_to_python(const struct gp_run_result *r)
+{
+    PyObject *dict = Py_BuildValue(
+        "{sNsNsdsdsdsNsNsNsNsOsO}", "status", classes_to_python(r->classes), "windows",
+        windows_to_python(&r->windows), "window_s", seconds(r->window_ns), "connect_s",
+        seconds(r->connect_ns), "drain_s", seconds(r->drain_ns), "client_cpu_s",
+        number_or_none(r->client_cpu_known, seconds(r->client_cpu_ns)), "server_cpu_s",
+        number_or_none(r->server_cpu_known, seconds(r->server_cpu_ns)), "steal",
+        number_or_none(r->steal_known, r->steal), "pressure", number_or_none(r->pressure_known, r->pressure),
+        "server_died", r->server_died ? Py_True : Py_False, "stopped", r->stopped ? Py_True : Py_False);
+    if (dict && (add_histograms(dict, r) || add_counts(dict, r)))
+        Py_CLEAR(dict);
+    return dict;
+}
