@@ -170,8 +170,8 @@ static uint64_t next_ns(const struct gp_generator *g)
     return g->open.free_count > 0 ? g->open.next_ns : NEVER;
 }
 
-/* What still waits for a slot is not sent. What the thread itself is late with belongs to the window and is sent
- * though that is over; but not to a dead server, nor when nobody wants it. */
+/* What still waits for a slot is not sent. What the thread itself is late with belongs to the window and is
+ * sent though that is over; but not to a dead server, nor when nobody wants it. */
 static void cease(struct gp_generator *g)
 {
     struct gp_open *open = &g->open;

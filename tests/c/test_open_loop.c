@@ -196,7 +196,8 @@ static void test_calls_bound_the_schedule(void)
         run(&b);
         CHECK(calls_of(&b) == calls && b.recorder.not_sent == 0);
         CHECK(b.client.sent == calls + 6);
-        CHECK(window_of(&b) == (calls ? calls * MS + 1 : 0)); /* the last is sent at calls - 1 ms and takes one */
+        CHECK(window_of(&b) ==
+              (calls ? calls * MS + 1 : 0)); /* the last is sent at calls - 1 ms and takes one */
         teardown(&b);
     }
 }
@@ -248,8 +249,8 @@ static void test_what_is_due_at_the_end_is_still_sent(void)
     teardown(&b);
 }
 
-/* 251 calls came due, 100 ... 350, and there are 64 slots. The first 64 leave at 350, late by the client's own
- * fault. Slots come back at 360. */
+/* 251 calls came due, 100 ... 350, and there are 64 slots. The first 64 leave at 350, late by the client's
+ * own fault. Slots come back at 360. */
 static void test_a_long_stall_meets_the_catch_up_policy(void)
 {
     static const uint64_t not_sent[] = {[GP_CATCH_UP_NONE] = 196,   /* 164 ... 359 */
@@ -528,9 +529,9 @@ static void test_intended_calls_always_add_up(void)
         b.opts.schedule.seed = seed;
         b.opts.schedule.step_count = 1 + gp_random_below(&dice, 3);
         for (int i = 0; i < 3; i++)
-            b.steps[i] = (struct gp_rate_step){(double)gp_random_below(&dice, 3000),
-                                               (double)gp_random_below(&dice, 3000),
-                                               gp_random_below(&dice, 200 * MS)};
+            b.steps[i] =
+                (struct gp_rate_step){(double)gp_random_below(&dice, 3000),
+                                      (double)gp_random_below(&dice, 3000), gp_random_below(&dice, 200 * MS)};
         b.timeline.warmup_ns = gp_random_below(&dice, 2) * gp_random_below(&dice, 50 * MS);
         b.timeline.duration_ns = 1 + gp_random_below(&dice, 400 * MS);
         if (gp_random_below(&dice, 3) == 0)
