@@ -21,10 +21,8 @@
 #define RESTING_NS GP_NS_PER_MS
 #define RESTING_STEPS 64u
 #define LATE_STEPS 64u /* what poll still takes in when its time has passed */
-
-/* Calls given back at a time. Taking one costs this library about as much as sending one: with all that are
- * there in one batch, the first would wait for all the others before its slot is sent again (64 in flight: a
- * third of the time), and the server would see fewer calls in flight than were asked for. */
+/* Calls given back at a time. Taking one costs as much as sending one: in a large batch the first would wait
+ * for all the others before it is sent again, and of 64 calls asked for a third would not be in flight. */
 #define EVENTS_AT_ONCE 16u
 
 /* --- gRPC itself ------------------------------------------------------------------------------- */
