@@ -15,8 +15,19 @@ def abandon_after_fork() -> None:
 def versions() -> dict[str, str]:
     """grpc (core version as the library gives it), protobuf_c, compiler, build ("release" or "debug")."""
 
-def probe(address: str, timeout: float) -> dict[str, Any]:
-    """resolved, authority, connect_s, settings: {max_concurrent_streams, initial_window_size, max_frame_size,
+Tls = dict[str, Any]
+"""ca, cert, key (PEM texts or None), server_name (str or None), min_version, max_version ("1.2", "1.3" or
+None), verify, resume (bool)."""
+
+def check_tls(tls: Tls) -> None:
+    """Raise what would be wrong with these in a client of "localhost"."""
+
+def self_signed(names: Sequence[str], valid_from: int, valid_to: int) -> dict[str, str]:
+    """ca, cert, key: PEM texts of an authority made for this, and of a certificate for the names with its
+    key. Validity in seconds from now."""
+
+def probe(address: str, timeout: float, tls: Tls | None = None) -> dict[str, Any]:
+    """resolved, authority, connect_s, handshake_s (0 in plaintext), settings: {max_concurrent_streams, initial_window_size, max_frame_size,
     max_header_list_size, header_table_size}, each an int or None where the peer sent none."""
 
 def benchmark_request(request_size: int, response_size: int) -> bytes:
@@ -42,7 +53,8 @@ def fd_limit(pid: int = 0) -> tuple[int, int]:
 @final
 class Child:
     """A child process with a control channel."""
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None: ...
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], files: Sequence[bytes] = ()) -> None:
+        """`files`: what it finds as descriptors 4, 5, ... to read, without a name; at most 4."""
     pid: int
     pidfd: int
     def ready(self, timeout: float) -> dict[str, Any]:

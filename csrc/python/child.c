@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "process/child.h"
 #include "process/control.h"
+#include "process/memory_file.h"
 
 struct child_object {
     PyObject_HEAD struct gp_child *child;
@@ -71,14 +72,38 @@ static PyObject *encode_env(PyObject *mapping)
     return encoded;
 }
 
-static int spawn(struct child_object *self, struct engine_state *state, PyObject *argv, PyObject *env)
+/* The memory files wanted, pointing into a list or tuple of bytes; their number, -1 when they are not. */
+static Py_ssize_t memory_array(PyObject *files, struct gp_memory memory[GP_CHILD_FILES_MAX])
+{
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(files);
+    if (count > (Py_ssize_t)GP_CHILD_FILES_MAX) {
+        PyErr_Format(PyExc_ValueError, "a child can be handed %u files", GP_CHILD_FILES_MAX);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        char *data;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(PySequence_Fast_GET_ITEM(files, i), &data, &size))
+            return -1;
+        memory[i] = (struct gp_memory){data, (size_t)size};
+    }
+    return count;
+}
+
+static int spawn(struct child_object *self, struct engine_state *state, PyObject *argv, PyObject *env,
+                 PyObject *files)
 {
     struct gp_error err = {0};
+    struct gp_memory memory[GP_CHILD_FILES_MAX];
+    Py_ssize_t file_count = memory_array(files, memory);
     int status = -1;
+    if (file_count < 0)
+        return -1;
     const char **arguments = string_array(argv);
     const char **environment = string_array(env);
     if (arguments && environment) {
-        struct gp_child_opts opts = {.argv = arguments, .env = environment};
+        struct gp_child_opts opts = {
+            .argv = arguments, .env = environment, .files = memory, .file_count = (size_t)file_count};
         status = gp_child_create(&self->child, &opts, &err);
         if (!status)
             status = gp_control_create(&self->control, self->child, &err);
@@ -92,11 +117,12 @@ static int spawn(struct child_object *self, struct engine_state *state, PyObject
 
 static int child_init(PyObject *object, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"argv", "env", NULL};
+    static char *names[] = {"argv", "env", "files", NULL};
     struct child_object *self = (struct child_object *)object;
     struct engine_state *state = engine_state_of(object);
-    PyObject *argv, *env;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO:Child", names, &argv, &env) || engine_claim(state))
+    PyObject *argv, *env, *files = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|O:Child", names, &argv, &env, &files) ||
+        engine_claim(state))
         return -1;
     if (self->child) {
         PyErr_SetString(PyExc_TypeError, "a Child is started once");
@@ -104,9 +130,14 @@ static int child_init(PyObject *object, PyObject *args, PyObject *keywords)
     }
     argv = encode_all(argv);
     env = argv ? encode_env(env) : NULL;
-    int status = env ? spawn(self, state, argv, env) : -1;
+    if (env)
+        files = files ? PySequence_Fast(files, "files is a sequence of bytes") : PyTuple_New(0);
+    else
+        files = NULL;
+    int status = files ? spawn(self, state, argv, env, files) : -1;
     Py_XDECREF(argv);
     Py_XDECREF(env);
+    Py_XDECREF(files);
     if (status)
         return -1;
     self->owner = getpid();

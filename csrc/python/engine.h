@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/wait.h"
 #include "client/client.h"
+#include "net/tls.h"
 
 struct gp_histogram;
 struct gp_histogram_entry;
@@ -56,6 +57,14 @@ int convert_seconds(PyObject *number, void *ns_u64);
 
 PyObject *convert_need(PyObject *dict, const char *key); /* what must be there; borrowed, NULL: KeyError */
 int convert_set(PyObject *dict, const char *key, PyObject *value); /* takes the value over, also NULL: -1 */
+/* O& converter of the Tls of _engine.pyi, or None. The texts in it are those of the dict, which must live
+ * until they have been used. Set it to zero first. */
+struct tls_opts {
+    bool given;
+    struct gp_tls_opts opts;
+};
+
+int convert_tls(PyObject *dict, void *tls_opts);
 
 /* Python's description of a client and its calls as the client room wants it. The pointers in `opts` lead
  * into the objects given, so those must live until the opts have been used. */
@@ -84,5 +93,9 @@ static inline double seconds(uint64_t ns)
 extern PyType_Spec child_spec, run_spec, park_spec;
 
 void child_abandon_all(struct engine_state *state);
+
+/* Functions of the module that have a file of their own. */
+PyObject *check_tls(PyObject *module, PyObject *args, PyObject *keywords);
+PyObject *self_signed(PyObject *module, PyObject *args, PyObject *keywords);
 
 #endif

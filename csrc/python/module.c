@@ -52,25 +52,27 @@ static PyObject *setting(uint64_t value)
 
 static PyObject *probe(PyObject *module, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"address", "timeout", NULL};
+    static char *names[] = {"address", "timeout", "tls", NULL};
     const char *address;
     double timeout;
+    struct tls_opts tls = {0};
     struct gp_probe p;
     struct gp_error err = {0};
     struct engine_wait wait;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "sd:probe", names, &address, &timeout))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "sd|O&:probe", names, &address, &timeout, convert_tls,
+                                     &tls))
         return NULL;
     engine_wait_begin(&wait, timeout);
-    int status = gp_probe(address, NULL, &wait.wait, &p, &err);
+    int status = gp_probe(address, tls.given ? &tls.opts : NULL, &wait.wait, &p, &err);
     engine_wait_end(&wait);
     if (status)
         return engine_raise(engine_state(module), &err);
-    return Py_BuildValue("{sssssds{sNsNsNsNsN}}", "resolved", p.resolved, "authority", p.authority,
-                         "connect_s", seconds(p.connect_ns), "settings", "max_concurrent_streams",
-                         setting(p.max_concurrent_streams), "initial_window_size",
-                         setting(p.initial_window_size), "max_frame_size", setting(p.max_frame_size),
-                         "max_header_list_size", setting(p.max_header_list_size), "header_table_size",
-                         setting(p.header_table_size));
+    return Py_BuildValue("{sssssdsds{sNsNsNsNsN}}", "resolved", p.resolved, "authority", p.authority,
+                         "connect_s", seconds(p.connect_ns), "handshake_s", seconds(p.handshake_ns),
+                         "settings", "max_concurrent_streams", setting(p.max_concurrent_streams),
+                         "initial_window_size", setting(p.initial_window_size), "max_frame_size",
+                         setting(p.max_frame_size), "max_header_list_size", setting(p.max_header_list_size),
+                         "header_table_size", setting(p.header_table_size));
 }
 
 static PyObject *benchmark_request(PyObject *module, PyObject *args, PyObject *keywords)
@@ -190,6 +192,8 @@ static PyMethodDef functions[] = {
      "In a forked child: let go of the parent's servers."},
     {"versions", versions, METH_NOARGS, "Versions of what the engine is built on."},
     {"probe", WITH_KEYWORDS(probe), "Look whether an address speaks HTTP/2."},
+    {"check_tls", WITH_KEYWORDS(check_tls), "Whether TLS options can be used."},
+    {"self_signed", WITH_KEYWORDS(self_signed), "Certificates for servers and tests on one's own machine."},
     {"benchmark_request", WITH_KEYWORDS(benchmark_request), "A serialized grpc.testing.SimpleRequest."},
     {"schedule_times", WITH_KEYWORDS(schedule_times), "Intended times of an open loop's calls."},
     {"histogram_slot", histogram_slot, METH_O, "Where a value in ns is counted."},
