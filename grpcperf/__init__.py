@@ -26,10 +26,12 @@ from .result import Finding, Result
 from .sampler import Sampler
 from .spec import Load
 from .targets import Async, Counters, Mirror, Server, Target, ThreadPerCall
+from .tls import TLS
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "TLS",
     "Async",
     "CheckFailed",
     "ConnectError",

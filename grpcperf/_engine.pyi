@@ -27,8 +27,9 @@ def self_signed(names: Sequence[str], valid_from: int, valid_to: int) -> dict[st
     key. Validity in seconds from now."""
 
 def probe(address: str, timeout: float, tls: Tls | None = None) -> dict[str, Any]:
-    """resolved, authority, connect_s, handshake_s (0 in plaintext), settings: {max_concurrent_streams, initial_window_size, max_frame_size,
-    max_header_list_size, header_table_size}, each an int or None where the peer sent none."""
+    """resolved, authority, connect_s, handshake_s (0 in plaintext), settings: {max_concurrent_streams,
+    initial_window_size, max_frame_size, max_header_list_size, header_table_size}, each an int or None where the
+    peer sent none."""
 
 def benchmark_request(request_size: int, response_size: int) -> bytes:
     """A serialized grpc.testing.SimpleRequest."""
@@ -72,8 +73,8 @@ class Child:
         a no-op."""
 
 Client = dict[str, Any]
-"""transport, target (as probe resolved it), authority, connections, channel_args (dict of int or str, of C
-core)."""
+"""transport, target (as probe resolved it), authority, connections, tls (Tls or None), channel_args (dict of
+int or str, of C core); of wire: window (bytes, 0 its own), gzip, busy_poll (bool)."""
 
 Request = dict[str, Any]
 """kind ("unary", "server_stream", "client_stream", "bidi", "bidi_free"), method, message (bytes), metadata

@@ -17,7 +17,7 @@ from grpcperf.progress import Progress
 from grpcperf.result import Result
 from grpcperf.schedule import engine_schedule
 from grpcperf.spec import Load
-from grpcperf.targets.target import Measurable, as_target
+from grpcperf.targets.target import Measurable, as_target, host_of
 
 PROBE_S = 5.0
 CONNECT_S = 10.0
@@ -27,12 +27,13 @@ INTERRUPT_S = 1.0  # what is waited for a run to end after Ctrl-C
 
 @dataclass(frozen=True)
 class Peer:
-    """A target as the probe found it: the address in gRPC's spelling, and the SETTINGS it sent (None: not
-    sent)."""
+    """A target as the probe found it: the address in gRPC's spelling, how long it took to connect and to
+    agree on TLS (0 in plaintext), and the SETTINGS it sent (None: not sent)."""
 
     resolved: str
     authority: str
     connect_s: float
+    handshake_s: float
     settings: Mapping[str, int | None]
 
 
@@ -260,8 +261,22 @@ def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
         "target": peer.resolved,
         "authority": target.authority or peer.authority,
         "connections": spec.connections,
+        "tls": engine_tls(target),
         "channel_args": spec.channel_args,
+        "window": spec.window or 0,
+        "gzip": spec.compression == "gzip",
+        "busy_poll": spec.busy_poll,
     }
+
+
+def engine_tls(target: Measurable) -> dict[str, Any] | None:
+    """The Tls of _engine.pyi. The certificate must be for :authority, when that was chosen."""
+    if target.tls is None:
+        return None
+    opts = target.tls.engine_opts()
+    if opts["server_name"] is None and target.authority is not None:
+        opts["server_name"] = host_of(target.authority)
+    return opts
 
 
 def probe(target: Measurable) -> Peer:
@@ -270,5 +285,7 @@ def probe(target: Measurable) -> Peer:
     Raises ConnectError naming the address and the cause: unknown host, refused, HTTP/1, TLS, silence.
     """
     with translated():
-        found = _engine.probe(target.address, PROBE_S)
-    return Peer(found["resolved"], found["authority"], found["connect_s"], found["settings"])
+        found = _engine.probe(target.address, PROBE_S, engine_tls(target))
+    return Peer(
+        *(found[name] for name in ("resolved", "authority", "connect_s", "handshake_s", "settings"))
+    )

@@ -25,7 +25,7 @@ def members(node):
 
 def test_the_module_has_the_names_of_its_stub_and_no_others():
     assert public(dir(_engine)) == {node.name for node in (*CLASSES, *FUNCTIONS)}
-    assert {"Client", "Request", "Schedule", "Tls"} == ALIASES  # for readers of the stub; not there at run time
+    assert {"Client", "Request", "Schedule", "Tls"} == ALIASES  # for readers of the stub, not at run time
 
 
 @pytest.mark.parametrize("node", CLASSES, ids=lambda node: node.name)

@@ -11,7 +11,7 @@ import pytest
 
 import grpcperf as gp
 from grpcperf.targets.models import parse_model
-from grpcperf.targets.target import as_target
+from grpcperf.targets.target import as_target, host_of
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
@@ -117,7 +117,6 @@ def test_a_server_shows_itself(server):
     [
         {"limits": ["semaphore:100"]},
         {"keepalive": 10},
-        {"tls": True},
         {"forward": "127.0.0.1:1"},
         {"count_allocations": True},
     ],
@@ -342,10 +341,65 @@ def test_a_pid_of_no_process():
         gp.Target("127.0.0.1:1", pid=child)
 
 
-@pytest.mark.parametrize("arguments", [{"tls": True}, {"expvar": "127.0.0.1:1"}])
-def test_what_targets_cannot_do_yet(arguments):
+def test_what_targets_cannot_do_yet():
     with pytest.raises(gp.InvalidRequest, match="not built yet"):
-        gp.Target("127.0.0.1:1", **arguments)
+        gp.Target("127.0.0.1:1", expvar="127.0.0.1:1")
+
+
+# --- where servers listen
+
+
+@pytest.mark.parametrize("listen", ["::1", "[::1]", "localhost", "0.0.0.0", "::"])
+def test_a_server_listens_where_it_is_told(listen):
+    with gp.Server(listen=listen) as server:
+        host = {"0.0.0.0": "127.0.0.1", "localhost": "localhost"}.get(listen, "[::1]")
+        assert server.address.startswith(host + ":")
+        assert gp.load(server, concurrency=2, calls=50, warmup=0).errors == 0
+        with gp.hold(server, calls=5) as held:
+            assert held.running == 5
+
+
+def test_a_server_on_a_unix_socket_takes_its_path_along(tmp_path):
+    path = tmp_path / "s.sock"
+    with gp.Server(listen=f"unix:{path}") as server:
+        assert server.address == f"unix:{path}"
+        assert path.is_socket()
+        assert str(path) in repr(server)
+        assert gp.load(server, concurrency=2, calls=50, warmup=0).errors == 0
+        assert gp.load(f"unix:{path}", concurrency=2, calls=50, warmup=0).errors == 0
+        with gp.hold(server, calls=5) as held:
+            assert held.running == 5
+    assert not path.exists()
+
+
+def test_a_path_that_is_taken_is_refused(tmp_path):
+    path = tmp_path / "s.sock"
+    with gp.Server(listen=f"unix:{path}") as server:
+        with pytest.raises(gp.EngineError, match="in use"):
+            gp.Server(listen=f"unix:{path}")
+        assert gp.load(server, concurrency=2, calls=50, warmup=0).errors == 0
+
+
+@pytest.mark.parametrize("listen", ["", "host:80", "unix:", "unix:relative", "1.2.3.4/8", 5, None, "::1]:5"])
+def test_where_none_can_listen(listen):
+    with pytest.raises(gp.InvalidRequest, match="listen"):
+        gp.Server(listen=listen)
+
+
+def test_a_unix_socket_has_no_port(tmp_path):
+    with pytest.raises(gp.InvalidRequest, match="port"):
+        gp.Server(listen=f"unix:{tmp_path}/s", port=5000)
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        *(("a.b:80", "a.b"), ("a.b", "a.b"), ("1.2.3.4:5", "1.2.3.4")),
+        *(("[::1]:80", "::1"), ("[::1]", "::1"), ("::1", "::1")),
+    ],
+)
+def test_the_host_of_an_authority(address, host):
+    assert host_of(address) == host
 
 
 def test_closing_a_foreign_target_leaves_the_server_alone(server, alive):

@@ -69,6 +69,8 @@ static int trust_given(struct gp_tls *tls, const char *pem, struct gp_error *err
     BIO_free(text);
     if (found == 0)
         return bad(err, "ca", "there is no certificate in PEM form in it");
+    /* A server's very certificate may be given too, whoever signed it. */
+    X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN);
     ERR_clear_error(); /* the end of the text was met as an error */
     return 0;
 }

@@ -228,19 +228,30 @@ static int parse_request(struct call_opts *calls, PyObject *request)
     return 0;
 }
 
+static int parse_flag(PyObject *dict, const char *key, bool *flag)
+{
+    PyObject *value = convert_need(dict, key);
+    int truth = value ? PyObject_IsTrue(value) : -1;
+    *flag = truth > 0;
+    return truth < 0 ? -1 : 0;
+}
+
 static int parse_client(struct call_opts *calls, PyObject *client)
 {
     struct gp_client_opts *out = &calls->opts;
-    PyObject *transport, *target, *authority, *connections, *channel_args;
+    PyObject *transport, *target, *authority, *connections, *tls, *channel_args, *window;
     if (!(transport = convert_need(client, "transport")) || !(target = convert_need(client, "target")) ||
         !(authority = convert_need(client, "authority")) ||
-        !(connections = convert_need(client, "connections")) ||
-        !(channel_args = convert_need(client, "channel_args")))
+        !(connections = convert_need(client, "connections")) || !(tls = convert_need(client, "tls")) ||
+        !(channel_args = convert_need(client, "channel_args")) || !(window = convert_need(client, "window")))
         return -1;
     if (!(out->transport = PyUnicode_AsUTF8(transport)) || !(out->target = PyUnicode_AsUTF8(target)) ||
         !(out->authority = PyUnicode_AsUTF8(authority)) || !convert_u32(connections, &out->connections) ||
-        parse_args(calls, channel_args))
+        !convert_tls(tls, &calls->tls) || parse_args(calls, channel_args) ||
+        !convert_u32(window, &out->window) || parse_flag(client, "gzip", &out->gzip) ||
+        parse_flag(client, "busy_poll", &out->busy_poll))
         return -1;
+    out->tls = calls->tls.given ? &calls->tls.opts : NULL;
     return 0;
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import re
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 READY_S = 10.0
+_FILES_FD = 4  # where a child finds the first file that it is handed (csrc/process/child.h)
 ANSWER_S = 10.0  # settling takes up to 2 s, and 10,000 stacks are looked at page by page
 
 _T = TypeVar("_T")
@@ -27,7 +30,8 @@ _live: weakref.WeakSet[NativeChild] = weakref.WeakSet()
 
 
 class NativeChild(Measurable):
-    """An executable of ours that listens on the loopback interface, for as long as this process wants it.
+    """An executable of ours that listens, on the loopback interface unless told otherwise, for as long as
+    this process wants it.
 
     A class of it names the executable, says what it is in `_title` ("native server"), and calls `_start` with
     its own arguments.
@@ -46,17 +50,27 @@ class NativeChild(Measurable):
         self,
         arguments: Iterable[str] = (),
         *,
+        listen: str = "127.0.0.1",
         port: int = 0,
         cpus: Iterable[int] | str | None = None,
         env: Mapping[str, str] | None = None,
+        files: Mapping[str, bytes] | None = None,
     ) -> None:
+        """`files`: options whose value is a file, and what is in it. It is in the child's memory alone, for
+        a key must not be on a disk or a command line."""
+        number = units.count(port, "port", low=0, high=65_535)
+        host = check_listen(listen)
+        if host.startswith("unix:") and number:
+            raise InvalidRequest(f"port={number} contradicts listen={host!r}: a Unix socket has none")
         argv = [str(executable(self._executable)), "--control", "3"]
-        argv += ["--listen", f"127.0.0.1:{units.count(port, 'port', low=0, high=65_535)}", *arguments]
+        argv += ["--listen", host if host.startswith("unix:") else f"{host}:{number}", *arguments]
+        for descriptor, option in enumerate(files or {}, start=_FILES_FD):
+            argv += [option, f"/proc/self/fd/{descriptor}"]
         if (allowed := check_cpus(cpus)) is not None:
             argv += ["--cpus", ",".join(map(str, allowed))]
         environment = {**os.environ, **_check_env(env or {})}
         with translated():
-            self._child = _engine.Child(argv, environment)
+            self._child = _engine.Child(argv, environment, list((files or {}).values()))
         try:
             with translated():
                 ready = self._child.ready(READY_S)
@@ -68,7 +82,7 @@ class NativeChild(Measurable):
                 raise EngineError(f"the {self._title} did not start: {words.splitlines()[-1]}") from None
             raise
         self.pid = self._child.pid
-        self.address = f"127.0.0.1:{ready['port']}"
+        self.address = host if host.startswith("unix:") else f"{_reached(host)}:{ready['port']}"
         self.versions = ready["versions"]
         _live.add(self)
 
@@ -138,6 +152,9 @@ class NativeChild(Measurable):
         self.closed = True
         if self._child is not None:
             self._child.close()
+            if self.address.startswith("unix:") and os.getpid() == self._owner:
+                with contextlib.suppress(OSError):
+                    os.unlink(self.address.removeprefix("unix:"))
 
     def __del__(self) -> None:
         if self._child is None or self.closed or os.getpid() != self._owner:
@@ -199,6 +216,27 @@ def executable(name: str) -> Path:
             f"{path} is missing: the package was built without its executables; install it again"
         )
     return Path(str(path))
+
+
+def check_listen(listen: object) -> str:
+    """What is to be listened on: an IP address or "localhost" as it stands before a port, or "unix:/path".
+    Raises InvalidRequest."""
+    if isinstance(listen, str):
+        if listen.startswith("unix:/") and "\0" not in listen:
+            return listen
+        plain = listen.removeprefix("[").removesuffix("]")
+        if re.fullmatch(r"[0-9a-fA-F:]*:[0-9a-fA-F:.]*", plain):
+            return f"[{plain}]"
+        if re.fullmatch(r"[A-Za-z0-9.-]+", listen):
+            return listen
+    raise InvalidRequest(
+        f'listen must be an IP address such as "127.0.0.1" or "::1", or "unix:/path", not {listen!r}'
+    )
+
+
+def _reached(host: str) -> str:
+    """Where what listens on `host` is reached from here: any address means also the loopback one."""
+    return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
 
 
 def _check_env(env: Mapping[str, str]) -> dict[str, str]:

@@ -10,6 +10,7 @@ from grpcperf.errors import InvalidRequest
 from grpcperf.spec import check_channel_args, refuse_unknown
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild, executable
+from grpcperf.tls import TLS, require_tls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,8 @@ class Server(NativeChild):
     `model`: how calls get threads, gp.Async(), gp.ThreadPerCall() or their text. `behaviour`: what every call
     does unless its metadata says otherwise, as {"delay-us": 20000} (names as in metadata, `grpcperf-` may be
     left out). `channel_args`: C core's, by name. `cpus`: those it may use, as [0, 1] or "0-1". `env`:
-    variables on top of this process's. `port`: 0 lets the system choose.
+    variables on top of this process's. `port`: 0 lets the system choose. `listen`: an IP address, or
+    "unix:/path". `tls`: a gp.TLS with cert and key; loads on this server then know how to call it.
 
     Raises InvalidRequest for nonsense, EngineError with the server's own words when it does not start.
     Afterwards every method raises ServerDied once the process is gone.
@@ -43,19 +45,19 @@ class Server(NativeChild):
         max_concurrent_streams: int | None = None,
         channel_args: Mapping[str, int | str] | None = None,
         keepalive: Any = None,
-        tls: Any = None,
+        tls: TLS | None = None,
         forward: Any = None,
         behaviour: Mapping[str, int | str] | None = None,
         count_allocations: bool = False,
         cpus: Iterable[int] | str | None = None,
         env: Mapping[str, str] | None = None,
+        listen: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
         super().__init__()
         _refuse_unbuilt(
             limits=list(limits),
             keepalive=keepalive,
-            tls=tls,
             forward=forward,
             count_allocations=count_allocations,
         )
@@ -68,10 +70,23 @@ class Server(NativeChild):
             arguments += ["--channel-arg", f"{key}={value}"]
         for key, value in check_behaviour(behaviour or {}).items():
             arguments += ["--behaviour", f"{key}={value}"]
-        self._start(arguments, port=port, cpus=cpus, env=env)
+        files = _tls_files(tls)
+        self._start(arguments, listen=listen, port=port, cpus=cpus, env=env, files=files)
+        self.tls = None if tls is None else _of_clients(tls, self.address)
 
     def _about(self) -> dict[str, str]:
-        return {"model": str(self.model)}
+        return {"model": str(self.model)} | ({"security": "with TLS"} if self.tls else {})
+
+
+def _tls_files(tls: TLS | None) -> dict[str, bytes]:
+    checked = require_tls(tls)
+    return {} if checked is None else {f"--tls-{name}": text for name, text in checked.server_files().items()}
+
+
+def _of_clients(tls: TLS, address: str) -> TLS:
+    """A Unix socket has no name that a certificate could be for; those made here are for localhost too."""
+    own = tls.for_clients()
+    return own.replace(server_name="localhost") if own.server_name is None and "unix:" in address else own
 
 
 def server_executable() -> Path:

@@ -12,6 +12,7 @@ from grpcperf import _engine, units
 from grpcperf.engine import translated
 from grpcperf.errors import InvalidRequest
 from grpcperf.memstats import MemStats
+from grpcperf.tls import TLS, require_tls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class Measurable(ABC):
 
     address: str
     authority: str | None = None
+    tls: TLS | None = None  # what a client of it needs; None: plaintext
     pid: int | None = None
     has_counters = False  # whether counters() has an answer
     closed = False
@@ -89,8 +91,9 @@ class Measurable(ABC):
 class Target(Measurable):
     """Somebody else's server, at "host:port", "[ipv6]:port" or "unix:/path".
 
-    `pid` is its process, when that runs here: for memory, CPU, and to notice its death. `authority` overrides
-    what the address implies. Raises InvalidRequest. Nothing is connected before a measurement.
+    `pid` is its process, when that runs here: for memory, CPU, and to notice its death. `tls`: how to call
+    it. `authority` overrides what the address implies. Raises InvalidRequest. Nothing
+    is connected before a measurement.
     """
 
     _pidfd = -1
@@ -99,14 +102,14 @@ class Target(Measurable):
         self,
         address: str,
         *,
-        tls: Any = None,
+        tls: TLS | None = None,
         authority: str | None = None,
         pid: int | None = None,
         expvar: Any = None,
     ) -> None:
-        for name, value in (("tls", tls), ("expvar", expvar)):
-            if value is not None:
-                raise InvalidRequest(f"{name}={value!r} is not built yet; leave it out")
+        if expvar is not None:
+            raise InvalidRequest(f"expvar={expvar!r} is not built yet; leave it out")
+        self.tls = require_tls(tls)
         self.address = check_address(address)
         if authority is not None and (not isinstance(authority, str) or not authority.strip()):
             raise InvalidRequest(f"authority must be a text such as 'host:port', not {authority!r}")
@@ -160,7 +163,8 @@ class Target(Measurable):
             os.close(self._pidfd)
 
     def __repr__(self) -> str:
-        return f"<Target {self.address}" + (f" pid {self.pid}>" if self.pid else ">")
+        about = (" with TLS" if self.tls else "") + (f" pid {self.pid}" if self.pid else "")
+        return f"<Target {self.address}{about}>"
 
 
 def as_target(target: Measurable | str) -> Measurable:
@@ -186,6 +190,14 @@ def check_address(address: object) -> str:
             units.count(port, f"port of {text}", high=65_535)
             return text
     raise InvalidRequest(f'address must be "host:port", "[ipv6]:port" or "unix:/path", not {address!r}')
+
+
+def host_of(address: str) -> str:
+    """The host in "host:port" or "[ipv6]:port"; the port may be missing."""
+    host, colon, _ = address.rpartition(":")
+    if not colon or "]" in address[len(host) :] or (":" in host and not host.endswith("]")):
+        host = address  # no port: a name, or an IPv6 address
+    return host.removeprefix("[").removesuffix("]")
 
 
 def process_sample(pid: int, *, maps: bool = False, pss: bool = True) -> dict[str, int | float]:

@@ -136,6 +136,9 @@ static void authorities_are_checked(void)
     turned_away(server_with(&self), &opts, "localhost", "an authority that is not trusted");
     opts.ca = self.cert;
     welcome(server_with(&self), &opts, "localhost");
+    opts.ca = strange.cert; /* by an authority nobody knows, but this very certificate is trusted */
+    welcome(server_with(&strange), &opts, "localhost");
+    turned_away(server_with(&good), &opts, "localhost", "an authority that is not trusted");
     opts.ca = NULL; /* the system knows none of ours */
     turned_away(server_with(&good), &opts, "localhost", "an authority that is not trusted");
     opts.verify = false;
