@@ -62,8 +62,8 @@ static void mark(struct gp_generator *g, int end)
         .cpu_ns = gp_client_cpu_ns(g->opts.client),
         .messages_sent = stats.messages_sent,
         .messages_received = stats.messages_received,
-        .polls = g->polls,
-        .idle_polls = g->idle_polls,
+        .polls = stats.polls,
+        .idle_polls = stats.idle_polls,
     };
 }
 
@@ -196,8 +196,6 @@ static size_t collect(struct gp_generator *g, uint64_t until_ns)
     look_at_clock(g);
     for (size_t i = 0; i < count; i++)
         take_back(g, &g->events[i]);
-    g->polls++;
-    g->idle_polls += count == 0 && g->opts.loop->next_ns(g) > g->now_ns;
     publish(g);
     return count;
 }

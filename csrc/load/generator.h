@@ -37,7 +37,7 @@ struct gp_generator_opts {
 /* What the client had used and done at one end of the measured window. */
 struct gp_generator_mark {
     uint64_t cpu_ns, messages_sent, messages_received;
-    uint64_t polls, idle_polls; /* idle ones found nothing finished and nothing to send */
+    uint64_t polls, idle_polls;
 };
 
 /* What others may read while it runs; written once per batch. */
@@ -87,10 +87,9 @@ struct gp_generator {
     int cut_by;      /* enum gp_cease: what made it cease before its own end */
     uint64_t cut_ns; /* when what was left in flight was cancelled; UINT64_MAX before */
     uint32_t in_flight, measured_in_flight;
-    uint64_t calls_left;         /* measured calls not yet sent or dropped */
-    uint64_t sent, finished, ok; /* measured calls */
-    uint64_t last_ns;            /* when the last of them finished or was dropped */
-    uint64_t polls, idle_polls;
+    uint64_t calls_left;               /* measured calls not yet sent or dropped */
+    uint64_t sent, finished, ok;       /* measured calls */
+    uint64_t last_ns;                  /* when the last of them finished or was dropped */
     uint64_t drained_ns;               /* how long the drain took */
     struct gp_generator_mark marks[2]; /* at start and end of the measured window, if it was entered */
     bool cpu_known;                    /* whether the difference between their CPU is this run's own */

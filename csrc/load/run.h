@@ -91,7 +91,7 @@ struct gp_run_result {
     uint64_t drain_ns; /* how long the drain took */
     bool client_cpu_known, server_cpu_known;
     uint64_t client_cpu_ns, server_cpu_ns; /* in the measured window */
-    uint64_t polls, idle_polls;            /* in the measured window; idle: nothing came, nothing was due */
+    uint64_t polls, idle_polls;            /* in the measured window, as gp_client_stats has them */
     bool steal_known, pressure_known;
     double steal, pressure; /* shares of warm-up, window and drain: load/disturbance.h */
     bool server_died;       /* server_pidfd told so during the run */

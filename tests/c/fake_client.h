@@ -163,8 +163,11 @@ void gp_client_cancel_all(struct gp_client *client)
 
 void gp_client_stats(const struct gp_client *client, struct gp_client_stats *stats)
 {
-    *stats = (struct gp_client_stats){
-        .connected = 1, .messages_sent = client->sent, .messages_received = client->sent - client->in_flight};
+    *stats = (struct gp_client_stats){.connected = 1,
+                                      .messages_sent = client->sent,
+                                      .messages_received = client->sent - client->in_flight,
+                                      .polls = client->polls,
+                                      .idle_polls = client->polls / 2};
 }
 
 uint64_t gp_client_cpu_ns(struct gp_client *client)

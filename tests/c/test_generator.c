@@ -236,6 +236,8 @@ static void test_ends_of_the_window_are_read_on_time(void)
     CHECK(b.timeline.server_cpu_ns[1] - b.timeline.server_cpu_ns[0] == 20 * MS);
     CHECK(b.timeline.server_cpu_ns[0] == (FAKE_BEGIN + 50 * MS) / 10);
     CHECK(b.generator.marks[1].cpu_ns > b.generator.marks[0].cpu_ns && b.generator.cpu_known);
+    CHECK(b.generator.marks[0].polls == 3); /* 20, 30 and 50 ms after the begin */
+    CHECK(b.generator.marks[1].polls > 10 && b.generator.marks[1].idle_polls >= 5);
     CHECK(phase_seen_at[GP_RUN_WARMUP] == 20 && phase_seen_at[GP_RUN_MEASURE] == 60);
     CHECK(phase_seen_at[GP_RUN_DRAIN] == 270);
     teardown(&b);
