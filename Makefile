@@ -13,7 +13,7 @@ SHELL := /bin/bash
 SOURCES := $(shell find csrc proto grpcperf -type f -not -name '*.pyc' -not -path '*/__pycache__/*') \
            meson.build meson.options pyproject.toml README.md
 
-.PHONY: help demo test test-c test-py lint bench fuzz format deps install clean
+.PHONY: help demo test test-c test-py lint bench bench-deps fuzz format deps install clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ lint: $(BIN)/.dev ## ruff, mypy, clang-format
 bench: build/release/.installed build/bench/build.ninja ## speed, as one table of figures and ratios (not a test)
 	@meson compile -C build/bench bare_core_client
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/bench.py
+	PYTHONPATH=build/release:tests/bench $(BIN)/python -P tests/bench/compare.py
+
+bench-deps: ## the load generators that make bench compares with, where they are missing
+	@bash tools/bench-deps.sh "$(PYTHON)"
 
 fuzz: $(BIN)/.dev ## a minute of libFuzzer on the wire room, from the kept corpus (FUZZ_SECONDS=60)
 	@bash tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
