@@ -224,7 +224,13 @@ static void read_until(struct wire_client *client, struct wire_link *link, const
 
 void wire_link_read(struct wire_client *client, struct wire_link *link)
 {
-    read_until(client, link, "the peer closed the connection");
+    const char *end = "the peer closed the connection";
+
+    if (link->state == WIRE_GREETING)
+        end = client->tls ? "the peer agreed on TLS and closed the connection without a word (does it want a "
+                            "certificate of the client?)"
+                          : "the peer closed the connection without a word (does it speak TLS?)";
+    read_until(client, link, end);
 }
 
 /* --- writing ----------------------------------------------------------------------------------- */

@@ -177,9 +177,11 @@ static int silent(struct look *look, size_t size, bool ended)
     if (size == 0 && ended)
         return gp_error_set(
             &look->err, GP_ERROR_CONNECT,
-            look->tls ? "%s agreed on TLS and closed the connection without a word"
-                      : "%s closed the connection without a word (a TLS server or a proxy?); plaintext gRPC "
-                        "was expected",
+            look->tls
+                ? "%s agreed on TLS and closed the connection without a word (does it want a certificate of "
+                  "the client?)"
+                : "%s closed the connection without a word (a TLS server or a proxy?); plaintext gRPC "
+                  "was expected",
             name);
     if (size == 0)
         return gp_error_set(

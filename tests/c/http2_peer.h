@@ -63,6 +63,7 @@ struct http2_peer {
     uint32_t max_streams;  /* MAX_CONCURRENT_STREAMS; 0: none sent */
     const char *says;      /* raw bytes instead of SETTINGS */
     size_t says_size;
+    bool talks_first;     /* says them as soon as somebody is there */
     const char *trailers; /* a header block instead of grpc-status 0 */
     size_t trailers_size;
 
@@ -224,6 +225,8 @@ static inline void h2_understand(struct http2_peer *peer, struct http2_peer_conn
     if (!connection->greeted) {
         if (gp_bytes_length(in) < GP_FRAME_PREFACE_BYTES)
             return;
+        if (peer->talks_first) /* it is somebody else */
+            return;
         CHECK(memcmp(gp_bytes_front(in), gp_frame_preface, GP_FRAME_PREFACE_BYTES) == 0);
         gp_bytes_take(in, GP_FRAME_PREFACE_BYTES);
         h2_on_preface(peer, connection);
@@ -263,6 +266,8 @@ static inline void h2_accept(struct http2_peer *peer)
     peer->connections[peer->count++] = (struct http2_peer_connection){.fd = fd};
     peer->accepted++;
     peer->live++;
+    if (peer->talks_first)
+        CHECK(send(fd, peer->says, peer->says_size, MSG_NOSIGNAL) > 0);
     if (peer->end == END_AT_ONCE && h2_is_bad(peer))
         h2_end(peer, &peer->connections[peer->count - 1]);
 }

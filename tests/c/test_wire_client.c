@@ -56,17 +56,20 @@ static void unbounded_streams_go_on_until_the_end(enum gp_kind kind)
     struct gp_client_stats before, after;
     struct gp_client *client;
     struct tally tally = {0};
+    uint64_t start_ns = gp_clock_now_ns();
 
     opts.request.messages = 0;
     client = connected(&opts);
     start_calls(client, 8);
-    collect(client, &tally, 8, 100 * GP_NS_PER_MS);
+    collect(client, &tally, 8, 50 * GP_NS_PER_MS);
     gp_client_stats(client, &before);
-    collect(client, &tally, 8, 100 * GP_NS_PER_MS);
-    gp_client_stats(client, &after);
-    CHECK(tally.finished == 0);
-    CHECK(after.messages_sent + after.messages_received >
-          before.messages_sent + before.messages_received + 100);
+    do {
+        collect(client, &tally, 8, 20 * GP_NS_PER_MS);
+        gp_client_stats(client, &after);
+    } while (after.messages_sent + after.messages_received <
+                 before.messages_sent + before.messages_received + 200 &&
+             gp_clock_now_ns() - start_ns < WAIT_NS);
+    CHECK(tally.finished == 0 && gp_clock_now_ns() - start_ns < WAIT_NS);
     gp_client_end(client);
     collect_all(client, &tally, 8);
     CHECK(tally.classes[GP_CLASS_OK] == 8);
@@ -357,7 +360,7 @@ static void cpu_is_the_threads(void)
     cpu_ns = gp_client_cpu_ns(client) - cpu_ns;
     thread_ns = gp_clock_thread_cpu_ns() - thread_ns;
     CHECK(tally.classes[GP_CLASS_OK] == 20000);
-    CHECK(cpu_ns > 0 && cpu_ns <= thread_ns && cpu_ns > thread_ns / 2);
+    CHECK(cpu_ns > thread_ns * 9 / 10 && cpu_ns < thread_ns * 11 / 10);
     CHECK(gp_client_cpu_known(client, 0));
     gp_client_destroy(client);
 }
