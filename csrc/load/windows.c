@@ -29,21 +29,6 @@ static struct gp_window_block *grow(struct gp_windows *windows, struct gp_window
     return block;
 }
 
-static int copy_entries(struct gp_window *window, const struct gp_histogram *histogram)
-{
-    window->entries = NULL;
-    window->entry_count = gp_histogram_export(histogram, NULL, 0);
-    if (window->entry_count == 0)
-        return 0;
-    window->entries = malloc(window->entry_count * sizeof *window->entries);
-    if (!window->entries) {
-        window->entry_count = 0;
-        return -1;
-    }
-    gp_histogram_export(histogram, window->entries, window->entry_count);
-    return 0;
-}
-
 int gp_windows_append(struct gp_windows *windows, const struct gp_window *window,
                       const struct gp_histogram *latencies)
 {
@@ -56,7 +41,7 @@ int gp_windows_append(struct gp_windows *windows, const struct gp_window *window
     if (!block)
         return -1;
     block->windows[count] = *window;
-    status = copy_entries(&block->windows[count], latencies);
+    status = gp_packed_from_histogram(&block->windows[count].latencies, latencies);
     atomic_store_explicit(&windows->count, count + 1, memory_order_release);
     return status;
 }
@@ -68,11 +53,11 @@ size_t gp_windows_read(struct gp_windows *windows, size_t from, struct gp_histog
     struct gp_window_block *block = atomic_load_explicit(&windows->block, memory_order_acquire);
 
     for (size_t i = from; i < count; i++) {
-        const struct gp_window *window = &block->windows[i];
+        struct gp_packed_reader reader = gp_packed_read(&block->windows[i].latencies);
+        struct gp_histogram_entry entry;
 
-        for (size_t e = 0; e < window->entry_count; e++)
-            gp_histogram_record_many(into, gp_histogram_slot_high_ns((uint32_t)window->entries[e].slot),
-                                     window->entries[e].count);
+        while (gp_packed_next(&reader, &entry))
+            gp_histogram_record_many(into, gp_histogram_slot_high_ns((uint32_t)entry.slot), entry.count);
     }
     return count;
 }
@@ -83,34 +68,6 @@ struct gp_window *gp_windows_at(const struct gp_windows *windows, size_t index)
     return &atomic_load_explicit(&windows->block, memory_order_relaxed)->windows[index];
 }
 
-/* Two sorted lists into one. On lack of memory `into` stays as it was. */
-static int merge_entries(struct gp_window *into, const struct gp_window *from)
-{
-    struct gp_histogram_entry *merged;
-    size_t a = 0, b = 0, count = 0;
-
-    if (from->entry_count == 0)
-        return 0;
-    merged = malloc((into->entry_count + from->entry_count) * sizeof *merged);
-    if (!merged)
-        return -1;
-    while (a < into->entry_count || b < from->entry_count) {
-        if (b == from->entry_count ||
-            (a < into->entry_count && into->entries[a].slot < from->entries[b].slot)) {
-            merged[count++] = into->entries[a++];
-        } else {
-            merged[count] = from->entries[b++];
-            if (a < into->entry_count && into->entries[a].slot == merged[count].slot)
-                merged[count].count += into->entries[a++].count;
-            count++;
-        }
-    }
-    free(into->entries);
-    into->entries = merged;
-    into->entry_count = count;
-    return 0;
-}
-
 static int merge_window(struct gp_window *into, const struct gp_window *from)
 {
     into->sent += from->sent;
@@ -118,7 +75,7 @@ static int merge_window(struct gp_window *into, const struct gp_window *from)
     into->failed += from->failed;
     if (from->length_ns > into->length_ns)
         into->length_ns = from->length_ns;
-    return merge_entries(into, from);
+    return gp_packed_add(&into->latencies, &from->latencies);
 }
 
 /* A thread that ended earlier has fewer. */
@@ -151,7 +108,7 @@ int gp_windows_fold_tail(struct gp_windows *windows, uint64_t length_ns)
     tail[-1].length_ns += tail->length_ns;
     tail->length_ns = 0;
     status = merge_window(&tail[-1], tail);
-    free(tail->entries);
+    gp_packed_fini(&tail->latencies);
     windows->count--;
     return status;
 }
@@ -161,7 +118,7 @@ void gp_windows_fini(struct gp_windows *windows)
     struct gp_window_block *block = windows->block;
 
     for (size_t i = 0; i < windows->count; i++)
-        free(gp_windows_at(windows, i)->entries);
+        gp_packed_fini(&gp_windows_at(windows, i)->latencies);
     while (block) {
         struct gp_window_block *outgrown = block->outgrown;
 

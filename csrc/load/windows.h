@@ -12,14 +12,14 @@
 #include <stdint.h>
 
 #include "base/histogram.h"
+#include "load/packed.h"
 
 struct gp_window {
-    uint64_t start_ns;                  /* from the start of the measured window */
-    uint64_t length_ns;                 /* all alike, but the last: half to one and a half times as long */
-    uint64_t sent;                      /* calls handed to the transport inside it */
-    uint64_t ok, failed;                /* completions inside it, whenever the call was sent */
-    struct gp_histogram_entry *entries; /* of the measured calls that ended OK inside it: latencies, sparse */
-    size_t entry_count;
+    uint64_t start_ns;          /* from the start of the measured window */
+    uint64_t length_ns;         /* all alike, but the last: half to one and a half times as long */
+    uint64_t sent;              /* calls handed to the transport inside it */
+    uint64_t ok, failed;        /* completions inside it, whenever the call was sent */
+    struct gp_packed latencies; /* of the measured calls that ended OK inside it */
 };
 
 struct gp_window_block;
@@ -29,7 +29,7 @@ struct gp_windows {
     atomic_size_t count;
 };
 
-/* `window` with the latencies of `histogram` as its entries. -1 when out of memory: the window is then kept
+/* `window` with the latencies of a histogram. -1 when out of memory: the window is then kept
  * without them, or not at all. */
 int gp_windows_append(struct gp_windows *windows, const struct gp_window *window,
                       const struct gp_histogram *latencies);

@@ -269,11 +269,6 @@ void call_opts_fini(struct call_opts *calls)
     PyMem_Free(calls->args);
 }
 
-PyObject *entries_to_python(const struct gp_histogram_entry *entries, size_t count)
-{
-    return PyBytes_FromStringAndSize((const char *)entries, (Py_ssize_t)(count * sizeof *entries));
-}
-
 PyObject *histogram_to_python(const struct gp_histogram *histogram)
 {
     size_t count = gp_histogram_export(histogram, NULL, 0);

@@ -15,7 +15,6 @@
 #include "net/tls.h"
 
 struct gp_histogram;
-struct gp_histogram_entry;
 struct gp_run_result;
 struct child_object;
 
@@ -80,7 +79,6 @@ int call_opts_init(struct call_opts *calls, PyObject *client, PyObject *request)
 void call_opts_fini(struct call_opts *calls);
 
 PyObject *histogram_to_python(const struct gp_histogram *histogram);
-PyObject *entries_to_python(const struct gp_histogram_entry *entries, size_t count);
 PyObject *classes_to_python(const uint64_t classes[GP_CLASS_COUNT]);
 PyObject *result_to_python(const struct gp_run_result *result); /* result.c */
 

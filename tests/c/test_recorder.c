@@ -28,10 +28,12 @@ static struct gp_window *window_of(const struct gp_recorder *recorder, size_t in
 
 static uint64_t entries_of(const struct gp_window *window)
 {
+    struct gp_packed_reader reader = gp_packed_read(&window->latencies);
+    struct gp_histogram_entry entry;
     uint64_t count = 0;
 
-    for (size_t i = 0; i < window->entry_count; i++)
-        count += window->entries[i].count;
+    while (gp_packed_next(&reader, &entry))
+        count += entry.count;
     return count;
 }
 
@@ -58,7 +60,8 @@ static void test_calls_of_warmup_count_only_in_the_window(void)
     gp_recorder_end(&r, START + 200 * MS);
     CHECK(r.ok_in_window == 1 && r.all_in_window == 2);
     CHECK(r.windows.count == 10);
-    CHECK(window_of(&r, 0)->ok == 1 && window_of(&r, 0)->failed == 1 && window_of(&r, 0)->entry_count == 0);
+    CHECK(window_of(&r, 0)->ok == 1 && window_of(&r, 0)->failed == 1 &&
+          window_of(&r, 0)->latencies.count == 0);
     CHECK(r.latency.count == 0 && r.errors.count == 0);
     for (size_t i = 0; i < GP_CLASS_COUNT; i++)
         CHECK(r.classes[i] == 0);
@@ -146,9 +149,9 @@ static void check_same_windows(const struct gp_run_result *a, const struct gp_ru
 
         CHECK(x->start_ns == y->start_ns && x->length_ns == y->length_ns);
         CHECK(x->sent == y->sent && x->ok == y->ok && x->failed == y->failed &&
-              x->entry_count == y->entry_count);
-        CHECK(x->entry_count == 0 ||
-              memcmp(x->entries, y->entries, x->entry_count * sizeof *x->entries) == 0);
+              x->latencies.size == y->latencies.size);
+        CHECK(x->latencies.size == 0 ||
+              memcmp(x->latencies.bytes, y->latencies.bytes, x->latencies.size) == 0);
     }
 }
 
@@ -262,7 +265,7 @@ static void test_a_short_tail_joins_the_window_before(void)
           gp_windows_at(&result.windows, 1)->length_ns == 12 * MS + 1);
     CHECK(gp_windows_at(&result.windows, 1)->ok == 3 && gp_windows_at(&result.windows, 1)->failed == 1 &&
           entries_of(gp_windows_at(&result.windows, 1)) == 3);
-    CHECK(gp_windows_at(&result.windows, 1)->entry_count == 2); /* 10 ms, and 12 ms twice */
+    CHECK(gp_windows_at(&result.windows, 1)->latencies.count == 2); /* 10 ms, and 12 ms twice */
     free_result(&result);
     gp_recorder_fini(&r);
 }
@@ -285,7 +288,7 @@ static void test_a_shorter_record_merges_either_way(void)
         gp_recorder_merge(into, from);
         CHECK(into->end_ns == START + 35 * MS + 1 && into->windows.count == 4);
         CHECK(window_of(into, 0)->length_ns == 10 * MS && window_of(into, 0)->ok == 2);
-        CHECK(window_of(into, 0)->entry_count == 1 && window_of(into, 0)->entries[0].count == 2);
+        CHECK(window_of(into, 0)->latencies.count == 1 && entries_of(window_of(into, 0)) == 2);
         CHECK(window_of(into, 3)->ok == 1 && entries_of(window_of(into, 3)) == 1);
         CHECK(window_of(into, 3)->start_ns == 30 * MS && window_of(into, 3)->length_ns == 5 * MS + 1);
         gp_recorder_fini(&early);
