@@ -106,7 +106,7 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     add("--threads", metavar="N", help="of the client (1)")
     add("--cpus", metavar="LIST", help="the client's threads run on these, as 0-3,5")
     add("--seed", metavar="N", help="(0)")
-    add("--transport", metavar="NAME", help="core")
+    add("--transport", metavar="NAME", help="wire or core (wire)")
     add(
         "--check",
         metavar="BOUND",
@@ -148,7 +148,7 @@ def _add_hold(parser: argparse.ArgumentParser) -> None:
         help="unary, server_stream, client_stream, bidi or bidi_free",
     )
     add("--connections", metavar="N", default="1", help="(1)")
-    add("--transport", metavar="NAME", default="core", help="core")
+    add("--transport", metavar="NAME", default="wire", help="wire or core (wire)")
     add("--send-first", action="store_true", help="streams send one message before they fall silent")
     add("--for", dest="hold_for", metavar="TIME", default="5s", help="how long they are held (5s)")
     add("--timeout", metavar="TIME", default="10s", help="how long opening them may take (10s)")

@@ -12,7 +12,7 @@ from grpcperf.engine import translated
 from grpcperf.errors import Interrupted, InvalidRequest, ServerDied
 from grpcperf.load import CONNECT_S, engine_client, probe
 from grpcperf.result import Status
-from grpcperf.spec import Load
+from grpcperf.spec import DEFAULT_TRANSPORT, Load
 from grpcperf.targets.target import Measurable, as_target
 
 LEAVE_S = 3.0  # what leaving waits for calls that were cancelled
@@ -204,7 +204,7 @@ def hold(
     calls: int,
     kind: str = "unary",
     connections: int = 1,
-    transport: str = "core",
+    transport: str = DEFAULT_TRANSPORT,
     metadata: Mapping[str, str | int] | None = None,
     send_first: bool = False,
     deadline: float | str | None = None,

@@ -21,6 +21,9 @@ METHODS = {
     "bidi_free": SERVICE + "StreamingBothWays",
 }
 KINDS = tuple(METHODS)
+# "wire" is our own lean client, "core" the real gRPC C core.
+TRANSPORTS = ("wire", "core")
+DEFAULT_TRANSPORT = "wire"
 DEFAULT_CONCURRENCY = 64
 
 # Calls in flight, connections: far above what a machine holds, far below where counters wrap.
@@ -108,7 +111,7 @@ class Load:
     deadline: float | str | None = None
     metadata: Mapping[str, str | int] = field(default_factory=dict)
     compression: str | None = None
-    transport: str = "core"
+    transport: str = DEFAULT_TRANSPORT
     pick: str = "round_robin"
     calls_per_connection: int | None = None
     window: int | str | None = None
@@ -194,8 +197,6 @@ class Load:
     # --- checks, in the order they are made
 
     def _check_built(self) -> None:
-        if self.transport == "wire":
-            raise InvalidRequest("transport 'wire' is not built yet; use 'core'")
         for name, default in _NOT_BUILT.items():
             value = getattr(self, name)
             if value != default:
@@ -203,9 +204,13 @@ class Load:
 
     def _check_words(self) -> None:
         units.one_of(self.kind, "kind", KINDS)
-        units.one_of(self.transport, "transport", ("core",))
+        units.one_of(self.transport, "transport", TRANSPORTS)
         self._set("metadata", check_metadata(self.metadata))
         self._set("channel_args", check_channel_args(self.channel_args))
+        if self.channel_args and self.transport != "core":
+            raise InvalidRequest(
+                f"channel_args are gRPC C core's; transport {self.transport!r} has none: give transport='core'"
+            )
         self._set("cpus", check_cpus(self.cpus))
 
     def _check_request(self) -> None:

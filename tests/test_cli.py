@@ -167,7 +167,6 @@ def test_when_every_call_failed_it_failed(cli):
         (["--request", "/nowhere/at.all"], ["--request", "/nowhere/at.all"]),
         (["--check", "nonsense<1"], ["nonsense"]),
         (["--check", "p99<5apples"], ["p99", "5apples"]),
-        (["--transport", "wire"], ["wire", "not built yet"]),
         (["--rate", "0"], ["rate", "calls per second"]),
         (["--rate", "100", "-c", "4"], ["concurrency contradicts rate"]),
         (["--arrival", "uniform"], ["arrival is of an open loop"]),

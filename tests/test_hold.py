@@ -163,7 +163,6 @@ def test_closing_the_server_meanwhile_is_not_a_death():
         ({"calls": float("nan")}, "calls"),
         ({"calls": 2, "connections": 3}, "connections"),
         ({"calls": 1, "kind": "duplex"}, "kind"),
-        ({"calls": 1, "transport": "wire"}, "not built yet"),
         ({"calls": 1, "deadline": -1}, "deadline"),
         ({"calls": 1, "timeout": "soon"}, "timeout"),
         ({"calls": 1, "metadata": {"bad key": "x"}}, "metadata"),
