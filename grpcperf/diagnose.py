@@ -52,8 +52,8 @@ RULES: dict[str, Rule] = {
     "send_lag": Rule(
         "invalid",
         0.001,
-        "the client was late, and response times hold its lateness: let it have a CPU of its own (cpus=), "
-        "more threads, or transport='wire', which wakes in time",
+        "the client was late, and response times hold its lateness: let it have a CPU of its own (cpus=), or "
+        "more threads",
     ),
     # The share of the time in which a caller had no call in flight, though it had no reason to pause.
     "little_law_gap": Rule(
@@ -221,7 +221,10 @@ def _plan(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
     bound = max(least, LAG_SHARE * (response.p99 or 0.0))
     if lag.p99 is not None and lag.p99 > bound:
         told = f"p50 {format_seconds(lag.p50)}, p99 {format_seconds(lag.p99)}"
-        yield finding("send_lag", f"calls were sent late: {told}", measured=lag.p99, threshold=bound)
+        advice = RULES["send_lag"].advice + (", or transport='wire'" if spec.transport == "core" else "")
+        yield finding(
+            "send_lag", f"calls were sent late: {told}", measured=lag.p99, threshold=bound, advice=advice
+        )
     calls, not_sent = sum(raw["status"].values()), raw["not_sent"]
     if not_sent:
         message = (
@@ -262,8 +265,8 @@ def _rate(spec: Load, raw: Mapping[str, Any], intended: int) -> Iterator[Finding
     if service.mean is not None:
         needed = math.ceil(offered * service.mean)
         told += (
-            f"; with a mean service time of {format_seconds(service.mean)} that needs {needed:,} calls in "
-            f"flight (Little's law), max_in_flight is {spec.max_in_flight:,}"
+            f"; at a mean service time of {format_seconds(service.mean)} that takes {needed:,} calls in flight "
+            f"(Little's law), max_in_flight is {spec.max_in_flight:,}"
         )
     yield finding("rate_not_reached", told, measured=share)
 

@@ -287,7 +287,7 @@ def test_an_overloaded_server_is_a_warning_that_says_what_the_rate_needs():
         "20,000 of 40,000 calls were not sent: 100 were in flight (max_in_flight, catch_up='bounded')"
     )
     assert rate.message == (
-        "20,000 calls/s were asked for, 10,000 were sent; with a mean service time of 50 ms that needs "
+        "20,000 calls/s were asked for, 10,000 were sent; at a mean service time of 50 ms that takes "
         "1,000 calls in flight (Little's law), max_in_flight is 100"
     )
     assert rate.measured == 0.5
