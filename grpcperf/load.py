@@ -255,14 +255,17 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
 
 
 def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
-    """The Client of _engine.pyi."""
+    """The Client of _engine.pyi. C core takes compression as one of its arguments, by number."""
+    channel_args = dict(spec.channel_args)
+    if spec.transport == "core" and spec.compression is not None:
+        channel_args.setdefault("grpc.default_compression_algorithm", 2)
     return {
         "transport": spec.transport,
         "target": peer.resolved,
         "authority": target.authority or peer.authority,
         "connections": spec.connections,
         "tls": engine_tls(target),
-        "channel_args": spec.channel_args,
+        "channel_args": channel_args,
         "window": spec.window or 0,
         "gzip": spec.compression == "gzip",
         "busy_poll": spec.busy_poll,

@@ -88,6 +88,12 @@ class Load:
     then becomes of a call that finds no room is said by `catch_up`: "none" drops it at its intended time,
     "bounded" lets it wait for 100 ms, "full" to the end of the run. What was dropped is `not_sent`.
     `steps` say how long the window is, unless `duration` or `calls` do.
+
+    `transport`: "wire" is a lean client of our own, "core" the gRPC C core's, whose costs per call are many
+    times those of wire: it is there to be measured itself, and takes `channel_args`. Of wire alone are
+    `window` (bytes that the peer may send on a stream and on a connection before it is told to go on; 4 and
+    16 MiB) and `busy_poll` (a thread never sleeps: lags of microseconds for a whole CPU). `compression`:
+    "gzip" sends messages compressed.
     """
 
     kind: str = "unary"
@@ -129,6 +135,7 @@ class Load:
     def __post_init__(self) -> None:
         self._check_built()
         self._check_words()
+        self._check_transport()
         self._check_request()
         self._check_numbers()
         for name, value in schedule.check_loop(self, self._given).items():
@@ -205,13 +212,29 @@ class Load:
     def _check_words(self) -> None:
         units.one_of(self.kind, "kind", KINDS)
         units.one_of(self.transport, "transport", TRANSPORTS)
+        if self.compression is not None:
+            units.one_of(self.compression, "compression", ("gzip",))
+        if not isinstance(self.busy_poll, bool):
+            raise InvalidRequest(f"busy_poll must be True or False, not {self.busy_poll!r}")
         self._set("metadata", check_metadata(self.metadata))
         self._set("channel_args", check_channel_args(self.channel_args))
+        self._set("cpus", check_cpus(self.cpus))
+
+    def _check_transport(self) -> None:
+        """What one transport cannot do is refused, not ignored."""
         if self.channel_args and self.transport != "core":
             raise InvalidRequest(
                 f"channel_args are gRPC C core's; transport {self.transport!r} has none: give transport='core'"
             )
-        self._set("cpus", check_cpus(self.cpus))
+        if self.busy_poll and self.transport == "core":
+            raise InvalidRequest("busy_poll is of transport 'wire': C core waits as it does")
+        if self.window is not None and self.transport == "core":
+            raise InvalidRequest(
+                "window is of transport 'wire'; C core has channel_args for it "
+                "(grpc.http2.lookahead_bytes with grpc.http2.bdp_probe=0)"
+            )
+        if self.window is not None:
+            self._set("window", units.size_bytes(self.window, "window", low=1, high=2**31 - 1))
 
     def _check_request(self) -> None:
         if self.method is not None and not (
@@ -287,12 +310,9 @@ class Load:
 
 # What later versions do; asked for today it is refused rather than ignored.
 _NOT_BUILT: dict[str, Any] = {
-    "compression": None,
     "pick": "round_robin",
     "calls_per_connection": None,
-    "window": None,
     "keepalive": None,
-    "busy_poll": False,
 }
 
 
