@@ -137,9 +137,10 @@ def test_it_does_not_wait_for_ever(monkeypatch):
         os.kill(server.pid, signal.SIGCONT)
 
 
-def test_a_server_that_dies_while_calls_are_held(within):
+@pytest.mark.parametrize(("transport", "status"), [("wire", "transport"), ("core", "UNAVAILABLE")])
+def test_a_server_that_dies_while_calls_are_held(within, transport, status):
     with gp.Server() as server:
-        held = gp.hold(server, calls=10)
+        held = gp.hold(server, calls=10, transport=transport)
         held.__enter__()
         os.kill(server.pid, signal.SIGKILL)
         assert within(2, server.death)
@@ -147,7 +148,7 @@ def test_a_server_that_dies_while_calls_are_held(within):
             held.running  # noqa: B018
         with pytest.raises(gp.ServerDied, match=r"10 calls were held.*SIGKILL"):
             held.__exit__(None, None, None)
-        assert held.status == {"UNAVAILABLE": 10}
+        assert held.status == {status: 10}
 
 
 def test_closing_the_server_meanwhile_is_not_a_death():

@@ -202,7 +202,7 @@ def test_the_row_keeps_its_promises():
     assert row["latency_p999_us"] is None  # two samples beyond
     assert row["service_time_p99_us"] == row["latency_p99_us"]
     assert (row["transport"], row["kind"], row["method"]) == (
-        *("core", "unary", "/grpc.testing.BenchmarkService/UnaryCall"),
+        *("wire", "unary", "/grpc.testing.BenchmarkService/UnaryCall"),
     )
     assert result_of(Load(method="/a/b", request=b"abc")).row()["response_size"] is None
 
@@ -261,7 +261,7 @@ def test_its_text_is_one_block_with_all_that_matters():
     invalid = Finding(code="server_died", severity="invalid", message="killed by SIGKILL", advice="see why")
     text = repr(result_of(Load(connections=1), failed=[("UNAVAILABLE", 7)], findings=[invalid]))
     lines = text.splitlines()
-    assert lines[0] == "Result (NOT VALID): unary over core, 1 connection, 64 in flight, 16 B → 16 B, 2 s"
+    assert lines[0] == "Result (NOT VALID): unary over wire, 1 connection, 64 in flight, 16 B → 16 B, 2 s"
     assert "1,000 calls/s" in text
     assert "errors 7 (UNAVAILABLE 7)" in text
     assert re.search(r"p50 1\.5 ms +p90 1\.9 ms +p99 1\.99 ms", text)

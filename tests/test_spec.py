@@ -22,7 +22,7 @@ def test_the_defaults_are_the_published_ones():
         "warmup": 0.5, "drain": 1.0, "rate": None, "arrival": "poisson", "steps": None, "catch_up": "bounded",
         "max_in_flight": 10_000, "think_time": 0, "request_size": 16, "response_size": 16,
         "messages_per_stream": None,
-        "deadline": None, "metadata": {}, "compression": None, "transport": "core", "pick": "round_robin",
+        "deadline": None, "metadata": {}, "compression": None, "transport": "wire", "pick": "round_robin",
         "calls_per_connection": None, "window": None, "channel_args": {}, "keepalive": None,
         "busy_poll": False,
         "threads": 1, "seed": 0, "cpus": None,
@@ -70,7 +70,14 @@ def test_durations_and_sizes_become_numbers():
         ({"seed": -1}, "seed must be a whole number from 0 to .*, not -1"),
         ({"kind": "stream"}, "kind must be one of 'unary', .* not 'stream'"),
         ({"kind": None}, "kind must be one of .* not None"),
-        ({"transport": "carrier pigeon"}, "transport must be one of 'core'"),
+        ({"transport": "carrier pigeon"}, "transport must be one of 'wire', 'core', not"),
+        ({"compression": "zip"}, "compression must be one of 'gzip', not 'zip'"),
+        ({"window": 0}, "window must be a size from 1 to"),
+        ({"window": "4GiB"}, "window must be .* not '4GiB'"),
+        ({"window": "1MiB", "transport": "core"}, "window is of transport 'wire'; .*lookahead_bytes"),
+        ({"busy_poll": 1}, "busy_poll must be True or False, not 1"),
+        ({"busy_poll": True, "transport": "core"}, "busy_poll is of transport 'wire'"),
+        ({"channel_args": {"a": 1}}, "channel_args are gRPC C core's; .* give transport='core'"),
         ({"messages_per_stream": 5}, "messages_per_stream has no meaning for kind 'unary'"),
         ({"kind": "bidi", "messages_per_stream": 0}, "messages_per_stream must be .*, not 0"),
         ({"kind": "bidi", "calls": 5}, "calls=5 of kind 'bidi' would never end"),
@@ -118,9 +125,7 @@ def test_nonsense_is_refused_and_named(arguments, says):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("compression", "gzip"), ("pick", "locked"), ("calls_per_connection", 10), ("window", "1MiB"),
-        ("keepalive", 10),
-        ("busy_poll", True), ("transport", "wire"),
+        ("pick", "locked"), ("calls_per_connection", 10), ("keepalive", 10),
     ],
 )  # fmt: skip
 def test_what_is_not_built_is_refused_and_not_ignored(name, value):
@@ -128,9 +133,9 @@ def test_what_is_not_built_is_refused_and_not_ignored(name, value):
         Load(**{name: value})
 
 
-def test_wire_says_what_to_use():
-    with pytest.raises(InvalidRequest, match=r"^transport 'wire' is not built yet; use 'core'$"):
-        Load(transport="wire")
+def test_options_of_wire_are_normalised():
+    spec = Load(window="1MiB", compression="gzip", busy_poll=True)
+    assert (spec.window, spec.compression, spec.busy_poll) == (1 << 20, "gzip", True)
 
 
 STREAMS = {"kind": "bidi", "messages_per_stream": 5}
@@ -266,7 +271,7 @@ def test_copies_keep_what_was_explicit(remake):
 
 
 def test_a_spec_cannot_be_changed():
-    spec = Load(metadata={"a": "1"}, channel_args={"x": 1})
+    spec = Load(metadata={"a": "1"}, channel_args={"x": 1}, transport="core")
     with pytest.raises(FrozenInstanceError):
         spec.kind = "bidi"
     for change in (
@@ -276,7 +281,7 @@ def test_a_spec_cannot_be_changed():
     ):  # fmt: skip
         with pytest.raises(TypeError, match="frozen"):
             change(spec.metadata)
-    assert spec == Load(metadata={"a": "1"}, channel_args={"x": 1})
+    assert spec == Load(metadata={"a": "1"}, channel_args={"x": 1}, transport="core")
 
 
 def test_the_metadata_of_the_caller_is_not_kept():
@@ -308,8 +313,9 @@ def test_metadata_is_as_grpc_has_it():
 
 
 def test_channel_args_and_cpus_are_normalised():
-    assert Load(channel_args={"a": True, "b": "x", "c": -5}).channel_args == {"a": 1, "b": "x", "c": -5}
-    assert type(Load(channel_args={"a": True}).channel_args["a"]) is int
+    args = Load(channel_args={"a": True, "b": "x", "c": -5}, transport="core").channel_args
+    assert args == {"a": 1, "b": "x", "c": -5}
+    assert type(args["a"]) is int
     assert Load(cpus="0-2,5").cpus == (0, 1, 2, 5)
     assert Load(cpus=[3, 1, 3]).cpus == (1, 3)
     assert Load(cpus=2).cpus == (2,)

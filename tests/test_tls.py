@@ -20,7 +20,7 @@ from grpcperf.spec import KINDS
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
-TRANSPORTS = ("core",)
+TRANSPORTS = ("wire", "core")
 QUICK = {"concurrency": 2, "calls": 20, "warmup": 0}
 
 
