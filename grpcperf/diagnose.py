@@ -265,8 +265,8 @@ def _rate(spec: Load, raw: Mapping[str, Any], intended: int) -> Iterator[Finding
     if service.mean is not None:
         needed = math.ceil(offered * service.mean)
         told += (
-            f"; at a mean service time of {format_seconds(service.mean)} that takes {needed:,} calls in flight "
-            f"(Little's law), max_in_flight is {spec.max_in_flight:,}"
+            f"; at a mean service time of {format_seconds(service.mean)} that takes {needed:,} calls in "
+            f"flight (Little's law), max_in_flight is {spec.max_in_flight:,}"
         )
     yield finding("rate_not_reached", told, measured=share)
 

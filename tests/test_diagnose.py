@@ -248,8 +248,10 @@ def lag(late_s, share=0.02):
 @pytest.mark.parametrize(
     ("spec", "changes", "expected"),
     [
-        (OPEN, {"send_lag": lag(0.0031)}, ["send_lag"]),
-        (OPEN, {"send_lag": lag(0.0029)}, []),  # C core waits in whole milliseconds
+        (OPEN, {"send_lag": lag(0.00101)}, ["send_lag"]),
+        (OPEN, {"send_lag": lag(0.00099)}, []),
+        (OPEN.replace(transport="core"), {"send_lag": lag(0.0031)}, ["send_lag"]),
+        (OPEN.replace(transport="core"), {"send_lag": lag(0.0029)}, []),  # it waits in whole milliseconds
         (OPEN, {"send_lag": lag(0.5, share=0.009)}, []),  # less than a hundredth
         (OPEN, {"send_lag": lag(0.0031), "latency": times((0.04, 2000))}, []),  # not a tenth
         (OPEN, {"send_lag": lag(0.0031), "latency": times((0.03, 2000))}, ["send_lag"]),
@@ -293,6 +295,13 @@ def test_an_overloaded_server_is_a_warning_that_says_what_the_rate_needs():
     assert rate.measured == 0.5
 
 
+def test_who_is_late_is_told_what_to_do():
+    for transport, wire in (("core", True), ("wire", False)):
+        (one,) = diagnose(OPEN.replace(transport=transport), raw_open(send_lag=lag(0.005)))
+        assert one.message == "calls were sent late: p50 50 µs, p99 5 ms"
+        assert ("transport='wire'" in one.advice) is wire
+
+
 def test_streams_that_a_rate_needs():
     (one,) = diagnose(OPEN, raw_open(), settings={"max_concurrent_streams": 4})
     assert one.message == (
@@ -303,7 +312,7 @@ def test_streams_that_a_rate_needs():
 def test_a_client_that_never_sleeps_is_judged_by_its_idle_looks(monkeypatch):
     from grpcperf import spec as module
 
-    monkeypatch.delitem(module._NOT_BUILT, "busy_poll", raising=False)
+    monkeypatch.delitem(module._NOT_BUILT, "busy_poll", raising=False)  # whether or not it is built by now
     busy = Load(connections=2, busy_poll=True)
     assert codes(busy, raw_=raw(client_cpu_s=2.0, polls=1000, idle_polls=60)) == []
     (one,) = diagnose(busy, raw(client_cpu_s=2.0, polls=1000, idle_polls=40))
