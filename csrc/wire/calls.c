@@ -8,25 +8,38 @@
 
 #include "base/error.h"
 
+static int build_frame(struct gp_calls *calls, const struct gp_calls_opts *opts)
+{
+    size_t size;
+    uint8_t *framed =
+        gp_message_frame(opts->request->message, opts->request->message_bytes, opts->gzip, &size);
+
+    if (framed && size <= UINT32_MAX)
+        calls->frame = calloc(1, GP_FRAME_HEADER_BYTES + size + GP_CALLS_SLACK);
+    if (calls->frame) {
+        calls->framed = calls->frame + GP_FRAME_HEADER_BYTES;
+        calls->framed_bytes = (uint32_t)size;
+        gp_frame_write(calls->frame, (struct gp_frame){.type = GP_FRAME_DATA, .length = calls->framed_bytes});
+        memcpy(calls->framed, framed, size);
+    }
+    free(framed);
+    return calls->frame ? 0 : -1;
+}
+
 static int build(struct gp_calls *calls, const struct gp_calls_opts *opts, struct gp_error *err)
 {
-    const struct gp_request *request = opts->request;
-    size_t framed_bytes = 0;
-
     if (opts->max_in_flight == 0 || opts->max_in_flight >= GP_CALLS_NONE / 2)
         return gp_error_set(err, GP_ERROR_INVALID, "%u calls in flight are not possible",
                             opts->max_in_flight);
-    if (request->message_bytes > UINT32_MAX - GP_MESSAGE_PREFIX_BYTES)
+    if (opts->request->message_bytes > UINT32_MAX - GP_MESSAGE_PREFIX_BYTES)
         return gp_error_set(err, GP_ERROR_INVALID, "a message of %zu bytes is more than gRPC can carry",
-                            request->message_bytes);
+                            opts->request->message_bytes);
     calls->slab = aligned_alloc(sizeof *calls->slab, opts->max_in_flight * sizeof *calls->slab);
     calls->events = malloc(opts->max_in_flight * sizeof *calls->events);
-    calls->framed = gp_message_frame(request->message, request->message_bytes, opts->gzip, &framed_bytes);
-    if (!calls->slab || !calls->events || !calls->framed || framed_bytes > UINT32_MAX)
+    if (!calls->slab || !calls->events || build_frame(calls, opts) < 0)
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for %u calls in flight",
                             opts->max_in_flight);
     memset(calls->slab, 0, opts->max_in_flight * sizeof *calls->slab);
-    calls->framed_bytes = (uint32_t)framed_bytes;
     return 0;
 }
 
@@ -57,7 +70,7 @@ void gp_calls_destroy(struct gp_calls *calls)
         return;
     free(calls->slab);
     free(calls->events);
-    free(calls->framed);
+    free(calls->frame);
     free(calls);
 }
 

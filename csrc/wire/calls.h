@@ -14,6 +14,7 @@
 #include "wire/message.h"
 
 #define GP_CALLS_NONE UINT32_MAX /* no id, and no connection */
+#define GP_CALLS_SLACK 64u       /* bytes behind the frame, so that copies may be of constant size */
 
 enum gp_call_state {
     GP_CALL_FREE = 0, /* the id is not in flight */
@@ -28,6 +29,7 @@ enum gp_call_flag {
     GP_CALL_READY = 8,       /* stands in the queue of those that have something to send */
     GP_CALL_BLOCKED = 16,    /* has something to send, but no window on its stream */
     GP_CALL_LEAVING = 32,    /* its class is decided; it ends with what is being received */
+    GP_CALL_HELD = 64,       /* it has waited for a stream */
 };
 
 struct gp_call {
@@ -54,7 +56,8 @@ struct gp_calls {
     bool ending; /* streams without a bound are to end */
     bool gzip;
     struct gp_message_times *times; /* NULL: nobody wants them */
-    uint8_t *framed;                /* the message as it is sent */
+    uint8_t *frame;  /* a DATA frame with the message, if it fits into one; more may be read behind it */
+    uint8_t *framed; /* the message in it, with its prefix */
     uint32_t framed_bytes;
     struct gp_event *events; /* a ring of finished calls, with room for every id */
     uint32_t first, finished;
@@ -78,6 +81,7 @@ static inline void gp_calls_finish(struct gp_calls *calls, uint32_t id, enum gp_
         .done_ns = now_ns,
         .messages_received = call->received,
         .class = class,
+        .held = call->flags & GP_CALL_HELD,
         .refused = refused,
     };
     if (call->scan.gzip)

@@ -219,7 +219,8 @@ static void enqueue(struct gp_wire *wire, uint32_t id)
     uint32_t ticket = ++wire->next_ticket;
     bool open = gp_wire_open(wire);
 
-    *call = (struct gp_call){.stream_id = ticket, .owner = wire->index, .state = GP_CALL_QUEUED};
+    *call = (struct gp_call){
+        .stream_id = ticket, .owner = wire->index, .state = GP_CALL_QUEUED, .flags = GP_CALL_HELD};
     wire->queued++;
     if (!open || gp_queue_push(&wire->pending, (struct gp_queue_entry){id, ticket}, stands_pending, wire) < 0)
         close_queued(wire, id, GP_CLASS_TRANSPORT, true);
@@ -265,6 +266,7 @@ void wire_settle(struct gp_wire *wire)
            gp_queue_pop(&wire->pending, &entry, stands_pending, wire)) {
         wire->queued--;
         wire_start_call(wire, entry.call);
+        wire->slab[entry.call].flags |= GP_CALL_HELD;
     }
 }
 
@@ -300,7 +302,6 @@ void gp_wire_end(struct gp_wire *wire, uint64_t now_ns)
 
     wire->now_ns = now_ns;
     wire->calls->ending = true;
-    wire->start.ready = false;
     while (!wire->over && (id = gp_roster_next(&wire->roster, &cursor)) != GP_CALLS_NONE) {
         struct gp_call *call = &wire->slab[id];
         if (gp_call_should_close(wire->calls, call))
@@ -325,7 +326,7 @@ void gp_wire_destroy(struct gp_wire *wire)
         return;
     if (wire->roster.ring && !wire->over)
         end_with(wire, "closed");
-    free(wire->start.frames);
+    free(wire->head.frame);
     free(wire->habit.answer);
     gp_queue_fini(&wire->pending);
     gp_queue_fini(&wire->ready);

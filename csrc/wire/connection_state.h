@@ -21,14 +21,11 @@
 
 #define wire_unlikely(condition) __builtin_expect(!!(condition), 0)
 
-/* Frames that begin a call, made once: HEADERS with the block at rest and DATA with the first message. Only
- * the stream's id is missing in both. */
-struct wire_start {
+/* The HEADERS frame that begins a call, made once the block is at rest. Only the stream's id is missing. */
+struct wire_head {
     bool ready;
-    bool closes;          /* the DATA carries END_STREAM */
-    uint32_t bytes, data; /* length of it all; where the DATA frame begins */
-    uint32_t capacity;
-    uint8_t *frames;
+    uint32_t bytes, capacity;
+    uint8_t *frame; /* more may be read behind it */
 };
 
 /* A DATA frame whose payload has not come whole yet. */
@@ -66,7 +63,7 @@ struct gp_wire {
     uint32_t in_flight;
     uint32_t limit; /* streams that may be open now; 0 before the peer's SETTINGS and after its GOAWAY */
     uint32_t next_stream;
-    struct wire_start start;
+    struct wire_head head;
     int64_t send_window, granted; /* what we may send on the connection, and the peer */
     uint32_t stream_window, connection_window, max_message_bytes;
     struct gp_decoder *decoder;
@@ -125,7 +122,7 @@ void wire_put_preface(struct gp_wire *wire, uint32_t max_header_bytes);
 void wire_put_frame(struct gp_wire *wire, const struct gp_frame *frame, const void *payload);
 void wire_put_u32(struct gp_wire *wire, enum gp_frame_type type, uint32_t stream_id, uint32_t value);
 void wire_start_call(struct gp_wire *wire, uint32_t id);
-void wire_send_more(struct gp_wire *wire, uint32_t id); /* at once when it is small, else it becomes ready */
+void wire_send_more(struct gp_wire *wire, uint32_t id); /* what may_send allows: at once, or it gets ready */
 void wire_mark_ready(struct gp_wire *wire, uint32_t id);
 void wire_half_close(struct gp_wire *wire, struct gp_call *call);
 void wire_pump(struct gp_wire *wire);

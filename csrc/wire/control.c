@@ -60,7 +60,7 @@ static void apply(struct gp_wire *wire, const struct gp_frame *frame, const uint
     }
     if (wire->peer.header_table_size != old.header_table_size) {
         gp_block_table_size(wire->block, wire->peer.header_table_size);
-        wire->start.ready = wire->start.ready && gp_block_at_rest(wire->block);
+        wire->head.ready = wire->head.ready && gp_block_at_rest(wire->block);
     }
     wire->head_refused = gp_block_list_bytes(wire->block) > wire->peer.max_header_list_size;
     if (wire->peer.initial_window_size > old.initial_window_size)

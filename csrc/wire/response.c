@@ -308,7 +308,7 @@ static void on_messages(struct gp_wire *wire, uint32_t id, uint32_t count)
     enum gp_kind kind = calls->kind;
     bool streams_to_us = kind == GP_KIND_SERVER_STREAM || kind == GP_KIND_BIDI_FREE;
 
-    if (streams_to_us || wire_unlikely(call->received + count > 1))
+    if (kind != GP_KIND_BIDI && (streams_to_us || wire_unlikely(call->received + count > 1)))
         count = gp_call_takes(calls, call, count);
     if (calls->times)
         gp_message_times_came(calls->times, id, call->received, count, wire->now_ns);

@@ -8,8 +8,8 @@
 
 #include "base/message_times.h"
 
-#define OUTPUT_MOST (256u << 10) /* framed ahead of what the socket has taken */
-#define COPY_BLOCK 64u           /* copying a little more than needed, of constant size, is cheaper */
+#define OUTPUT_MOST (256u << 10)  /* framed ahead of what the socket has taken */
+#define COPY_BLOCK GP_CALLS_SLACK /* copying a little more than needed, of constant size, is cheaper */
 
 /* --- frames ------------------------------------------------------------------------------------ */
 
@@ -103,79 +103,45 @@ void wire_half_close(struct gp_wire *wire, struct gp_call *call)
 
 /* --- how a call begins ------------------------------------------------------------------------- */
 
-/* Once the block is at rest, all calls begin with the same bytes, if their first message goes along. */
-static void prepare_start(struct gp_wire *wire, const uint8_t *block, size_t size)
+/* Once the block is at rest, all calls begin with the same frame. */
+static void prepare_head(struct gp_wire *wire, const uint8_t *block, size_t size)
 {
-    const struct gp_calls *calls = wire->calls;
-    const struct gp_call fresh = {0};
-    struct wire_start *start = &wire->start;
-    size_t data = GP_FRAME_HEADER_BYTES + size;
-    size_t bytes = data + GP_FRAME_HEADER_BYTES + calls->framed_bytes;
+    struct wire_head *head = &wire->head;
 
-    if (size > GP_FRAME_DEFAULT_SIZE || calls->framed_bytes > WIRE_SMALL_MESSAGE ||
-        !gp_call_has_more(calls, &fresh))
+    if (size > GP_FRAME_DEFAULT_SIZE)
         return;
-    if (start->capacity < bytes + COPY_BLOCK) {
-        free(start->frames);
-        start->capacity = (uint32_t)(bytes + COPY_BLOCK);
-        start->frames = calloc(1, start->capacity);
+    head->bytes = (uint32_t)(GP_FRAME_HEADER_BYTES + size);
+    if (head->capacity < head->bytes) {
+        free(head->frame);
+        head->frame = calloc(1, head->bytes + COPY_BLOCK);
+        head->capacity = head->frame ? head->bytes : 0;
     }
-    if (!start->frames) { /* then frames are made one by one */
-        start->capacity = 0;
+    if (!head->frame) /* then frames are made one by one */
         return;
-    }
-    start->closes = gp_call_is_last(calls, &fresh);
     gp_frame_write(
-        start->frames,
+        head->frame,
         (struct gp_frame){.type = GP_FRAME_HEADERS, .flags = GP_FLAG_END_HEADERS, .length = (uint32_t)size});
-    memcpy(start->frames + GP_FRAME_HEADER_BYTES, block, size);
-    gp_frame_write(start->frames + data, (struct gp_frame){.type = GP_FRAME_DATA,
-                                                           .flags = start->closes ? GP_FLAG_END_STREAM : 0,
-                                                           .length = calls->framed_bytes});
-    memcpy(start->frames + data + GP_FRAME_HEADER_BYTES, calls->framed, calls->framed_bytes);
-    start->data = (uint32_t)data;
-    start->bytes = (uint32_t)bytes;
-    start->ready = true;
+    memcpy(head->frame + GP_FRAME_HEADER_BYTES, block, size);
+    head->ready = true;
 }
 
-static inline void copy_small(uint8_t *to, const uint8_t *from, size_t size)
+/* Copy a prepared frame and write the stream's id into it. Returns the copy; NULL when out of memory. */
+static uint8_t *put_prepared(struct gp_wire *wire, const uint8_t *frame, size_t size, uint32_t stream_id)
 {
-    memcpy(to, from, COPY_BLOCK);
-    if (size > COPY_BLOCK)
-        memcpy(to + COPY_BLOCK, from + COPY_BLOCK, size - COPY_BLOCK);
-}
-
-static void count_sent(struct gp_wire *wire, struct gp_call *call)
-{
-    call->sent++;
-    wire->messages_sent++;
-}
-
-/* The way of nearly every call. */
-static void start_prepared(struct gp_wire *wire, uint32_t id)
-{
-    const struct wire_start *start = &wire->start;
-    struct gp_call *call = &wire->slab[id];
-    uint8_t *bytes = reserve(wire, start->bytes + COPY_BLOCK);
+    uint8_t *bytes = reserve(wire, size + COPY_BLOCK);
 
     if (wire_unlikely(!bytes))
-        return;
-    copy_small(bytes, start->frames, start->bytes);
-    gp_put_u32(bytes + 5, call->stream_id);
-    gp_put_u32(bytes + start->data + 5, call->stream_id);
-    gp_output_commit(&wire->output, start->bytes);
-    call->window = -(int32_t)wire->calls->framed_bytes;
-    wire->send_window -= wire->calls->framed_bytes;
-    count_sent(wire, call);
-    if (start->closes)
-        call->flags = GP_CALL_HALF_CLOSED;
-    else if (gp_call_may_send(wire->calls, call))
-        wire_mark_ready(wire, id);
+        return NULL;
+    memcpy(bytes, frame, COPY_BLOCK);
+    if (size > COPY_BLOCK)
+        memcpy(bytes + COPY_BLOCK, frame + COPY_BLOCK, size - COPY_BLOCK);
+    gp_put_u32(bytes + 5, stream_id);
+    gp_output_commit(&wire->output, size);
+    return bytes;
 }
 
-static void start_slowly(struct gp_wire *wire, uint32_t id)
+static void make_head(struct gp_wire *wire, uint32_t stream_id)
 {
-    uint32_t stream_id = wire->slab[id].stream_id;
     size_t size;
     const uint8_t *block = gp_block_next(wire->block, &size);
 
@@ -184,12 +150,8 @@ static void start_slowly(struct gp_wire *wire, uint32_t id)
         return;
     }
     put_block(wire, stream_id, block, size);
-    if (wire->over)
-        return;
-    if (!wire->start.ready && gp_block_at_rest(wire->block))
-        prepare_start(wire, block, size);
-    if (gp_call_may_send(wire->calls, &wire->slab[id]))
-        wire_send_more(wire, id);
+    if (gp_block_at_rest(wire->block))
+        prepare_head(wire, block, size);
 }
 
 /* MAX_HEADER_LIST_SIZE is advice (RFC 9113, 6.5.2), and taken: the stream would be of no use. */
@@ -204,7 +166,6 @@ static void refuse_head(struct gp_wire *wire, uint32_t id)
 void wire_start_call(struct gp_wire *wire, uint32_t id)
 {
     struct gp_call *call = &wire->slab[id];
-    uint32_t framed_bytes = wire->calls->framed_bytes;
 
     *call = (struct gp_call){
         .sent_ns = wire->now_ns, .stream_id = wire->next_stream, .owner = wire->index, .state = GP_CALL_OPEN};
@@ -223,11 +184,12 @@ void wire_start_call(struct gp_wire *wire, uint32_t id)
         gp_message_times_begin(wire->calls->times, id, wire->now_ns);
     if (wire_unlikely(wire->next_stream > GP_FRAME_MAX_ID))
         wire_update_limit(wire);
-    if (wire->start.ready && wire->send_window >= framed_bytes &&
-        wire->peer.initial_window_size >= framed_bytes)
-        start_prepared(wire, id);
+    if (wire->head.ready)
+        put_prepared(wire, wire->head.frame, wire->head.bytes, call->stream_id);
     else
-        start_slowly(wire, id);
+        make_head(wire, call->stream_id);
+    if (!wire->over && gp_call_may_send(wire->calls, call))
+        wire_send_more(wire, id);
 }
 
 /* --- how it goes on ---------------------------------------------------------------------------- */
@@ -265,7 +227,7 @@ static uint32_t next_part(const struct gp_wire *wire, const struct gp_call *call
     return part > 0 ? (uint32_t)part : 0;
 }
 
-static bool put_data(struct gp_wire *wire, const struct gp_call *call, uint32_t part, bool end_stream)
+static bool put_part(struct gp_wire *wire, const struct gp_call *call, uint32_t part, bool end_stream)
 {
     const uint8_t *data = wire->calls->framed + call->offset;
     struct gp_frame frame = {.type = GP_FRAME_DATA,
@@ -287,19 +249,18 @@ static bool put_data(struct gp_wire *wire, const struct gp_call *call, uint32_t 
     return !wire->over;
 }
 
-/* A message is out. */
+/* A message is out. It had END_STREAM if it could know itself to be the last. */
 static void after_message(struct gp_wire *wire, uint32_t id, bool end_stream)
 {
     struct gp_call *call = &wire->slab[id];
 
     call->offset = 0;
-    count_sent(wire, call);
+    call->sent++;
+    wire->messages_sent++;
     if (end_stream)
         call->flags |= GP_CALL_HALF_CLOSED;
-    else if (gp_call_has_all(wire->calls, call))
+    else if (wire->calls->kind == GP_KIND_BIDI_FREE && gp_call_has_all(wire->calls, call))
         wire_leave(wire, id, GP_CLASS_OK);
-    else if (gp_call_should_close(wire->calls, call))
-        wire_half_close(wire, call);
 }
 
 /* One frame. */
@@ -314,7 +275,7 @@ static void send_part(struct gp_wire *wire, uint32_t id)
         call->flags |= GP_CALL_BLOCKED;
         return;
     }
-    if (!put_data(wire, call, part, end_stream))
+    if (!put_part(wire, call, part, end_stream))
         return;
     call->window -= (int32_t)part;
     wire->send_window -= part;
@@ -323,11 +284,29 @@ static void send_part(struct gp_wire *wire, uint32_t id)
         after_message(wire, id, end_stream);
 }
 
-/* A small message goes out at once, as long as nobody waits for the connection's window. */
+/* Whether a message can go out at once, by the frame that is prepared; nobody may be waiting for the
+ * connection's window. */
 static bool fits_now(const struct gp_wire *wire, const struct gp_call *call)
 {
-    return call->offset == 0 && wire->calls->framed_bytes <= WIRE_SMALL_MESSAGE && wire->ready.count == 0 &&
-           next_part(wire, call) == wire->calls->framed_bytes;
+    uint32_t bytes = wire->calls->framed_bytes;
+
+    return bytes <= WIRE_SMALL_MESSAGE && call->offset == 0 && wire->ready.count == 0 &&
+           wire->send_window >= bytes && (int64_t)wire->peer.initial_window_size + call->window >= bytes;
+}
+
+static void send_prepared(struct gp_wire *wire, uint32_t id)
+{
+    struct gp_call *call = &wire->slab[id];
+    uint32_t message = wire->calls->framed_bytes;
+    bool end_stream = gp_call_is_last(wire->calls, call);
+    uint8_t *frame = put_prepared(wire, wire->calls->frame, GP_FRAME_HEADER_BYTES + message, call->stream_id);
+
+    if (wire_unlikely(!frame))
+        return;
+    frame[4] = end_stream ? GP_FLAG_END_STREAM : 0;
+    call->window -= (int32_t)message;
+    wire->send_window -= message;
+    after_message(wire, id, end_stream);
 }
 
 /* In ping-pong there is one to be sent for each answer that has come; otherwise one is enough at a time, the
@@ -335,13 +314,17 @@ static bool fits_now(const struct gp_wire *wire, const struct gp_call *call)
 void wire_send_more(struct gp_wire *wire, uint32_t id)
 {
     struct gp_call *call = &wire->slab[id];
+    bool more;
 
     do {
-        if (!fits_now(wire, call))
-            break;
-        send_part(wire, id);
-    } while (wire->calls->kind == GP_KIND_BIDI && !wire->over && gp_call_may_send(wire->calls, call));
-    if (!wire->over && gp_call_may_send(wire->calls, call))
+        if (!fits_now(wire, call)) {
+            wire_mark_ready(wire, id);
+            return;
+        }
+        send_prepared(wire, id);
+        more = !wire->over && gp_call_may_send(wire->calls, call);
+    } while (more && wire->calls->kind == GP_KIND_BIDI);
+    if (more)
         wire_mark_ready(wire, id);
 }
 

@@ -30,6 +30,15 @@ static void preface_tells_our_settings(void)
     peer_close(&peer);
 }
 
+static void window_of_the_default_size_needs_no_update(void)
+{
+    struct peer peer;
+
+    peer_open(&peer, &(struct peer_opts){.connection_window = GP_FRAME_DEFAULT_WINDOW});
+    CHECK(peer_count(&peer, GP_FRAME_WINDOW_UPDATE, 0) == 0);
+    peer_close(&peer);
+}
+
 static void calls_wait_for_the_peers_settings(void)
 {
     struct peer peer;
@@ -537,9 +546,11 @@ static void parked_call_stays_until_the_server_ends_it(void)
         struct peer peer;
         peer_open(&peer,
                   &(struct peer_opts){.kind = cases[i].kind, .messages = cases[i].messages, .parked = true});
-        gp_wire_submit(peer.wire, 0, NOW);
-        CHECK(peer_count(&peer, GP_FRAME_HEADERS, 1) == 1);
-        CHECK(peer_count(&peer, GP_FRAME_DATA, 1) == cases[i].frames);
+        for (uint32_t call = 0; call < 4; call++) { /* the first one is the one that is looked at further */
+            gp_wire_submit(peer.wire, call, NOW);
+            CHECK(peer_count(&peer, GP_FRAME_HEADERS, 2 * call + 1) == 1);
+            CHECK(peer_count(&peer, GP_FRAME_DATA, 2 * call + 1) == cases[i].frames);
+        }
         put_headers(&script, 1, 0, HEADERS_OK);
         for (uint32_t n = 0; n < cases[i].answers; n++)
             put_message(&script, 1, 0, 1);
@@ -589,6 +600,7 @@ static void times_of_messages_are_noted(void)
 int main(void)
 {
     preface_tells_our_settings();
+    window_of_the_default_size_needs_no_update();
     calls_wait_for_the_peers_settings();
     unary_call_is_headers_and_one_message();
     request_headers_are_what_grpc_asks_for();
