@@ -75,7 +75,8 @@ struct gp_event {
     uint64_t sent_ns, done_ns; /* gp_clock_now_ns; of a call that never went out sent_ns is done_ns */
     uint32_t messages_received;
     enum gp_class class : 16;
-    bool held : 1;    /* the peer's limit on streams kept it back: sent_ns is after it was submitted (wire) */
+    bool held : 1; /* it waited for the peer's limit on streams, or for a connection: sent_ns is after it was
+                      submitted (wire) */
     bool refused : 1; /* the peer is known not to have begun it, so that it may be submitted again (wire) */
 };
 

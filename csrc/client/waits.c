@@ -84,7 +84,7 @@ static void forget_age(struct gp_waits *waits, uint32_t id)
 void gp_waits_end(struct gp_waits *waits, uint32_t id)
 {
     forget_age(waits, id);
-    waits->calls[id].retried = false;
+    waits->calls[id].held = waits->calls[id].retried = false;
 }
 
 uint64_t gp_waits_due_ns(const struct gp_waits *waits)
@@ -112,7 +112,7 @@ void gp_waits_hold(struct gp_waits *waits, uint32_t id, uint64_t now_ns)
 
     assert(!call->waiting);
     call->held_ns = now_ns;
-    call->waiting = true;
+    call->held = call->waiting = true;
     append(waits, &waits->waiting, id, PLACE);
 }
 

@@ -26,6 +26,7 @@ struct gp_waits_call {
     struct gp_waits_link age;   /* among those with a deadline */
     struct gp_waits_link place; /* among those that wait, or that have failed */
     bool aged, waiting;
+    bool held; /* it has waited */
     bool retried;
     uint8_t class; /* once it has failed */
 };

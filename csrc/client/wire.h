@@ -91,7 +91,7 @@ struct wire_client {
     struct gp_calls *calls;
     struct gp_waits waits;
     uint64_t produced, taken; /* finished by connections; of them, taken in */
-    uint32_t retrying;        /* calls in flight that were sent again */
+    uint32_t eventful;        /* calls in flight that were sent again, or have waited for a connection */
     bool ending, cancelled;
 
     /* what is told */

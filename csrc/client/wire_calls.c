@@ -99,11 +99,10 @@ static bool retry(struct wire_client *client, const struct gp_event *event)
     if (!event->refused || (call->retried && event->class != GP_CLASS_TRANSPORT) || client->cancelled ||
         (client->waits.span_ns > 0 && !call->aged)) /* its deadline has come */
         return false;
-    if (!call->retried) {
-        call->retried = true;
+    client->eventful += !call->retried && !call->held;
+    if (!call->retried)
         call->sent_ns = event->sent_ns;
-        client->retrying++;
-    }
+    call->retried = true;
     client->retried++;
     link = gp_waits_any_held(&client->waits) ? NULL : wire_calls_pick(client);
     if (link)
@@ -115,7 +114,7 @@ static bool retry(struct wire_client *client, const struct gp_event *event)
 
 static void forget(struct wire_client *client, uint64_t id)
 {
-    client->retrying -= client->waits.calls[id].retried;
+    client->eventful -= client->waits.calls[id].retried || client->waits.calls[id].held;
     gp_waits_end(&client->waits, (uint32_t)id);
 }
 
@@ -132,6 +131,8 @@ static bool take_in(struct wire_client *client, struct gp_event *event)
         return false;
     if (call->retried)
         event->sent_ns = call->sent_ns;
+    else
+        event->held |= call->held;
     forget(client, event->id);
     return true;
 }
@@ -139,7 +140,7 @@ static bool take_in(struct wire_client *client, struct gp_event *event)
 /* Whether a finished call is nothing but its event: then its other record is not even looked at. */
 static bool is_plain(const struct wire_client *client, const struct gp_event *event)
 {
-    return !event->refused && client->waits.span_ns == 0 && client->retrying == 0 &&
+    return !event->refused && client->waits.span_ns == 0 && client->eventful == 0 &&
            !gp_causes_pending(&client->causes);
 }
 
@@ -175,6 +176,7 @@ static size_t take_failed(struct wire_client *client, struct gp_event *events, s
             .sent_ns = call->retried ? call->sent_ns : client->now_ns,
             .done_ns = client->now_ns,
             .class = (enum gp_class)call->class,
+            .held = call->held,
         };
         without += call->class == GP_CLASS_TRANSPORT;
         forget(client, id);

@@ -132,10 +132,12 @@ static void submit(struct gp_client *base, const uint64_t *ids, size_t count)
         struct wire_link *link = gp_waits_any_held(&client->waits) ? NULL : wire_calls_pick(client);
 
         gp_waits_begin(&client->waits, id, client->now_ns);
-        if (link)
+        if (link) {
             wire_link_submit(client, link, id);
-        else
+        } else {
             gp_waits_hold(&client->waits, id, client->now_ns);
+            client->eventful++;
+        }
     }
 }
 
