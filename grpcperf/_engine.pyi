@@ -28,8 +28,8 @@ def self_signed(names: Sequence[str], valid_from: int, valid_to: int) -> dict[st
 
 def probe(address: str, timeout: float, tls: Tls | None = None) -> dict[str, Any]:
     """resolved, authority, connect_s, handshake_s (0 in plaintext), settings: {max_concurrent_streams,
-    initial_window_size, max_frame_size, max_header_list_size, header_table_size}, each an int or None where the
-    peer sent none."""
+    initial_window_size, max_frame_size, max_header_list_size, header_table_size}, each an int or None where
+    the peer sent none."""
 
 def benchmark_request(request_size: int, response_size: int) -> bytes:
     """A serialized grpc.testing.SimpleRequest."""

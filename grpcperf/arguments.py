@@ -65,7 +65,8 @@ def _add_calls(parser: argparse.ArgumentParser) -> None:
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", default="async", help="async[:THREADS], thread[:STACK] or mirror")
-    add("--port", default=0, help="on 127.0.0.1; 0 lets the system choose (default)")
+    add("--listen", metavar="ADDRESS", default="127.0.0.1", help='an IP address, or "unix:/path" (127.0.0.1)')
+    add("--port", default=0, help="0 lets the system choose (default)")
     add("--max-concurrent-streams", metavar="N", help="calls that a connection may have in flight")
     add(
         "--channel-arg",
@@ -83,7 +84,14 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     )
     add("--cpus", help="those it may use, as 0-3,5")
     add("--limit", action="append", default=[], help="not built yet")
-    add("--tls-self-signed", action="store_true", help="not built yet")
+    add(
+        "--tls-self-signed",
+        action="store_true",
+        help="TLS with certificates made now; says where its authority is, for --cacert of clients",
+    )
+    add("--cert", metavar="FILE", help="TLS with this certificate (PEM)")
+    add("--key", metavar="FILE", help="and its key")
+    add("--client-ca", metavar="FILE", help="clients need a certificate signed by this authority")
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
@@ -121,19 +129,24 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     add(
         "--catch-up",
         metavar="NAME",
-        help="of calls that find no room in flight: none drops them, bounded (default) lets them wait 100 ms, "
-        "full to the end",
+        help="of calls that find no room in flight: none drops them, bounded (default) lets them wait for "
+        "100 ms, full to the end",
     )
-    add("--compression", help="not built yet")
-    add("--busy-poll", action="store_true", default=None, help="not built yet")
+    add("--compression", metavar="NAME", help="of requests: gzip (none)")
+    add("--window", metavar="SIZE", help="flow control of wire: what the peer may send unasked (4MiB, 16MiB)")
+    add("--busy-poll", action="store_true", default=None, help="threads of wire never sleep")
     _add_tls(parser)
 
 
 def _add_tls(parser: argparse.ArgumentParser) -> None:
-    for name in ("--tls", "--insecure"):
-        parser.add_argument(name, action="store_true", help="not built yet")
-    for name in ("--cacert", "--cert", "--key", "--server-name"):
-        parser.add_argument(name, help="not built yet")
+    """How to call a TARGET; any of these means TLS."""
+    add = parser.add_argument
+    add("--tls", action="store_true", help="speak TLS; without a TARGET the server of this run does too")
+    add("--cacert", metavar="FILE", help="authorities to trust (PEM; the system's)")
+    add("--cert", metavar="FILE", help="certificate to show the server (PEM)")
+    add("--key", metavar="FILE", help="and its key")
+    add("--server-name", metavar="NAME", help="what the server's certificate is for (the host of TARGET)")
+    add("--insecure", action="store_true", help="take any certificate; this is still TLS")
 
 
 def _add_hold(parser: argparse.ArgumentParser) -> None:
@@ -152,6 +165,7 @@ def _add_hold(parser: argparse.ArgumentParser) -> None:
     add("--send-first", action="store_true", help="streams send one message before they fall silent")
     add("--for", dest="hold_for", metavar="TIME", default="5s", help="how long they are held (5s)")
     add("--timeout", metavar="TIME", default="10s", help="how long opening them may take (10s)")
+    _add_tls(parser)
 
 
 def _add_demo(parser: argparse.ArgumentParser) -> None:

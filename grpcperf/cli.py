@@ -12,7 +12,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from grpcperf.arguments import parser
@@ -69,12 +70,13 @@ def _serve(options: argparse.Namespace) -> int:
     def stop(*_: object) -> NoReturn:
         raise Told
 
-    _refuse_later(options, "tls_self_signed")
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     try:
-        with _served(options) as server:
+        with _served(options) as server, _authority_file(options, server) as path:
             print(f"listening on {server.address} pid {server.pid}", flush=True)
+            if path is not None:
+                print(f"clients trust it with --tls --cacert {path}", flush=True)
             poll = select.poll()
             poll.register(server.pidfd, select.POLLIN)
             poll.poll()
@@ -84,15 +86,32 @@ def _serve(options: argparse.Namespace) -> int:
     return FAILED  # not reached: a server that is dead cannot be used
 
 
+@contextmanager
+def _authority_file(options: argparse.Namespace, server: Any) -> Iterator[str | None]:
+    """Where the authority of a certificate made now is, for as long as the server runs; it is no secret."""
+    import tempfile
+
+    if not options.tls_self_signed:
+        yield None
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="grpcperf-ca-", suffix=".pem") as file:
+        file.write(server.tls.ca)
+        file.flush()
+        yield file.name
+
+
 def _served(options: argparse.Namespace) -> Any:
     from grpcperf.targets import Mirror, Server
 
     if options.model == "mirror":
-        for name in ("limit", "max_concurrent_streams", "channel_arg", "behaviour"):
+        for name in (
+            *("limit", "max_concurrent_streams", "channel_arg", "behaviour"),
+            *("tls_self_signed", "cert", "key", "client_ca"),
+        ):
             if getattr(options, name):
                 option = f"--{name.replace('_', '-')}"
                 raise InvalidRequest(f"{option}: the mirror answers at once and has nothing to set")
-        return Mirror(cpus=options.cpus, port=options.port)
+        return Mirror(cpus=options.cpus, listen=options.listen, port=options.port)
     return Server(
         options.model,
         limits=options.limit,
@@ -100,8 +119,24 @@ def _served(options: argparse.Namespace) -> Any:
         channel_args=_channel_args(options.channel_arg),
         behaviour=_pairs(options.behaviour, "--behaviour"),
         cpus=options.cpus,
+        tls=_served_tls(options),
+        listen=options.listen,
         port=options.port,
     )
+
+
+def _served_tls(options: argparse.Namespace) -> Any:
+    from grpcperf.tls import LOCAL_NAMES, TLS
+
+    files = {name: getattr(options, name) for name in ("cert", "key", "client_ca")}
+    given = {name: path for name, path in files.items() if path is not None}
+    if not options.tls_self_signed:
+        return TLS(**given) if given else None
+    if given.keys() - {"client_ca"}:
+        raise InvalidRequest("--tls-self-signed makes certificate and key: it contradicts --cert and --key")
+    own = {options.listen.strip("[]")} - {*LOCAL_NAMES, "0.0.0.0", "::"}
+    names = [*LOCAL_NAMES, *(name for name in own if not name.startswith("unix:"))]
+    return TLS.self_signed(names).replace(**given)
 
 
 def _load(options: argparse.Namespace) -> int:
@@ -109,7 +144,6 @@ def _load(options: argparse.Namespace) -> int:
     from grpcperf.load import load
     from grpcperf.result import Result
 
-    _refuse_later(options, "tls", "cacert", "cert", "key", "server_name", "insecure")
     wanted = [checks.parse(text) for text in options.check]
     spec = _spec(options)
 
@@ -241,7 +275,7 @@ _SPEC_OPTIONS = (
         "arrival",
     ),
     *("catch_up", "max_in_flight", "think_time", "request_size", "response_size", "messages_per_stream"),
-    *("deadline", "compression", "transport", "busy_poll", "threads", "seed", "cpus"),
+    *("deadline", "compression", "transport", "window", "busy_poll", "threads", "seed", "cpus"),
 )
 
 
@@ -268,10 +302,33 @@ def _target(options: argparse.Namespace) -> Any:
     from grpcperf.targets import Server, Target
 
     if options.target is not None:
-        return Target(options.target, pid=options.pid, authority=options.authority)
+        return Target(options.target, tls=_tls(options), pid=options.pid, authority=options.authority)
     if options.pid is not None:
         raise InvalidRequest("--pid is of a TARGET; without one, a server is started whose pid is known")
-    return Server()
+    for name in ("authority", "cacert", "cert", "key", "server_name", "insecure"):
+        if getattr(options, name):
+            raise InvalidRequest(f"--{name.replace('_', '-')} is of a TARGET; give one")
+    return Server(tls=_self_signed() if options.tls else None)
+
+
+def _self_signed() -> Any:
+    from grpcperf.tls import TLS
+
+    return TLS.self_signed()
+
+
+def _tls(options: argparse.Namespace) -> Any:
+    """How to call a TARGET; None: in plaintext."""
+    given = {"ca": options.cacert, "cert": options.cert, "key": options.key}
+    given |= {"server_name": options.server_name}
+    parts = {name: value for name, value in given.items() if value is not None}
+    if not (options.tls or options.insecure or parts):
+        return None
+    if options.insecure and options.cacert is not None:
+        raise InvalidRequest("--insecure takes any certificate: it contradicts --cacert")
+    from grpcperf.tls import TLS
+
+    return TLS(**parts, verify=not options.insecure)
 
 
 def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
@@ -288,12 +345,6 @@ def _channel_args(texts: Iterable[str]) -> dict[str, int | str]:
     """Channel arguments; what looks like a whole number is one."""
     pairs = _pairs(texts, "--channel-arg")
     return {key: int(text) if text.lstrip("-").isdecimal() else text for key, text in pairs.items()}
-
-
-def _refuse_later(options: argparse.Namespace, *names: str) -> None:
-    for name in names:
-        if getattr(options, name):
-            raise InvalidRequest(f"--{name.replace('_', '-')} is not built yet")
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {

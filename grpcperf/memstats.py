@@ -65,7 +65,7 @@ class MemStats:
     running: int | None = None
     goroutines: int | None = None
     threadless: int | None = None  # running handlers that own no thread
-    own_threads: int | None = None  # threads without those of gRPC's own pools, which come and go by themselves
+    own_threads: int | None = None  # without those of gRPC's own pools, which come and go by themselves
     settled: bool = True
 
     @property

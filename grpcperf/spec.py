@@ -224,7 +224,8 @@ class Load:
         """What one transport cannot do is refused, not ignored."""
         if self.channel_args and self.transport != "core":
             raise InvalidRequest(
-                f"channel_args are gRPC C core's; transport {self.transport!r} has none: give transport='core'"
+                f"channel_args are gRPC C core's; transport {self.transport!r} has none: "
+                "give transport='core'"
             )
         if self.busy_poll and self.transport == "core":
             raise InvalidRequest("busy_poll is of transport 'wire': C core waits as it does")

@@ -199,5 +199,11 @@ def _is_name(name: object) -> bool:
     """A DNS name or an IP address, as a certificate can be for."""
     if not isinstance(name, str) or len(name) > 253:
         return False
-    is_ipv6 = re.fullmatch(r"[0-9a-fA-F:.]*:[0-9a-fA-F:.]*", name) is not None
-    return is_ipv6 or re.fullmatch(r"(?:\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?", name) is not None
+    if ":" in name:
+        import socket
+
+        try:
+            return bool(socket.inet_pton(socket.AF_INET6, name))
+        except OSError:
+            return False
+    return re.fullmatch(r"(?:\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?", name) is not None

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,128 @@ def test_every_option_of_load_reaches_the_spec(cli, serve, tmp_path):
     assert (row["request_size"], row["response_size"]) == (1024, 5)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (["--rate", "1000"], "rate", 1000.0),
+        (["--rate", "1000", "--arrival", "uniform"], "arrival", "uniform"),
+        (["--rate", "1000", "--max-in-flight", "7"], "max_in_flight", 7),
+        (["--rate", "1000", "--catch-up", "full"], "catch_up", "full"),
+        (["--think-time", "2ms"], "think_time", 0.002),
+        (["--drain", "3s"], "drain", 3.0),
+        (["--warmup", "0"], "warmup", 0.0),
+        (["-d", "1m"], "duration", 60.0),
+        (["-n", "5"], "calls", 5),
+        (["-c", "9"], "concurrency", 9),
+        (["--connections", "3"], "connections", 3),
+        (["--connections", "3", "--threads", "2"], "threads", 2),
+        (["--cpus", "0-1"], "cpus", (0, 1)),
+        (["--seed", "9"], "seed", 9),
+        (["--deadline", "1s"], "deadline", 1.0),
+        (["--kind", "bidi", "--messages-per-stream", "4"], "messages_per_stream", 4),
+        (["--request-size", "1KiB"], "request_size", 1024),
+        (["--response-size", "5"], "response_size", 5),
+        (["--compression", "gzip"], "compression", "gzip"),
+        (["--window", "64KiB"], "window", 65536),
+        (["--busy-poll"], "busy_poll", True),
+        ([], "busy_poll", False),
+        ([], "transport", "wire"),
+        (["--transport", "core"], "transport", "core"),
+        (["--transport", "core", "--channel-arg", "a=1"], "channel_args", {"a": 1}),
+        (["--metadata", "a=b"], "metadata", {"a": "b"}),
+    ],
+)
+def test_options_of_load_are_arguments_of_the_spec(arguments, name, value):
+    from grpcperf.arguments import parser
+    from grpcperf.cli import _COMMANDS, _spec
+
+    assert getattr(_spec(parser(_COMMANDS).parse_args(["load", *arguments])), name) == value
+
+
+def test_an_open_loop_with_all_there_is(cli):
+    row = cli.json(
+        *("load", "--rate", 2000, "-d", "500ms", "--arrival", "constant", "--max-in-flight", 50),
+        *("--catch-up", "none", "--connections", 2, "--threads", 2, "--busy-poll", "--compression", "gzip"),
+        *("--window", "1MiB", "--drain", "2s", "--deadline", "5s"),
+    )
+    assert row["calls"] + row["not_sent"] == pytest.approx(1000, abs=2)
+    assert (row["arrival"], row["catch_up"], row["max_in_flight"]) == ("constant", "none", 50)
+    assert row["transport"] == "wire"
+
+
+@pytest.mark.parametrize(("severity", "strict", "code"), [("invalid", 3, 0), ("warning", 0, 0)])
+def test_strict_turns_an_invalid_result_into_an_exit_code(monkeypatch, capsys, severity, strict, code):
+    from dataclasses import replace
+
+    import grpcperf as gp
+    from grpcperf.cli import main
+
+    def found(*args, **kwargs):
+        finding = gp.Finding(code="send_lag", severity=severity, message="late", advice="sleep")
+        return replace(really(*args, **kwargs), findings=(finding,))
+
+    really = gp.load
+    monkeypatch.setattr(sys.modules["grpcperf.load"], "load", found)
+    arguments = ["load", "-n", "50", "--warmup", "0"]
+    assert main([*arguments, "--strict"]) == strict
+    assert main(arguments) == code
+    assert main([*arguments, "--strict", "--check", "p50<1us"]) == 4  # which says more
+    assert "late" in capsys.readouterr().out
+
+
+# --- TLS
+
+
+@pytest.mark.parametrize("transport", ["wire", "core"])
+def test_tls_from_end_to_end(cli, serve, transport):
+    address, _, process = serve("--tls-self-signed")
+    words = process.stdout.readline().split()
+    ca = words[words.index("--cacert") + 1]
+    base = ("load", address, "-n", 50, "--warmup", 0, "--transport", transport)
+    assert "CERTIFICATE" in Path(ca).read_text()
+    assert "PRIVATE" not in Path(ca).read_text()
+    assert cli.json(*base, "--tls", "--cacert", ca)["errors"] == 0
+    assert cli.json(*base, "--cacert", ca, "--server-name", "localhost")["errors"] == 0
+    assert cli.json(*base, "--insecure")["errors"] == 0
+    assert "not trusted" in cli(*base, "--tls", code=1).stderr
+    assert "TLS" in cli(*base, code=1).stderr
+    assert "not for" in cli(*base, "--cacert", ca, "--server-name", "other.test", code=1).stderr
+    held = cli.json("hold", address, "--calls", 5, "--for", 0, "--cacert", ca, "--transport", transport)
+    assert held["running"] == 5
+    os.killpg(process.pid, signal.SIGTERM)
+    process.communicate(timeout=10)
+    assert not os.path.exists(ca)
+
+
+def test_client_certificates(cli, serve, tmp_path):
+    import grpcperf as gp
+
+    made = gp.TLS.self_signed()
+    names = {"ca": made.ca, "cert": made.cert, "key": made.key}
+    paths = {name: tmp_path / name for name in names}
+    for name, text in names.items():
+        paths[name].write_text(text)
+    address, _, _ = serve("--cert", paths["cert"], "--key", paths["key"], "--client-ca", paths["ca"])
+    base = ("load", address, "-n", 50, "--warmup", 0, "--cacert", paths["ca"])
+    assert cli.json(*base, "--cert", paths["cert"], "--key", paths["key"])["errors"] == 0
+    cli(*base, code=1)
+    assert "key" in cli(*base, "--cert", paths["cert"], code=2).stderr
+
+
+def test_the_server_of_a_run_speaks_tls_too(cli):
+    assert cli.json("load", "--tls", "-n", 50, "--warmup", 0)["errors"] == 0
+    assert cli.json("hold", "--tls", "--calls", 5, "--for", 0)["running"] == 5
+
+
+@pytest.mark.parametrize("model", ["async", "mirror"])
+@pytest.mark.parametrize("listen", ["::1", "unix"])
+def test_serve_elsewhere(cli, serve, tmp_path, model, listen):
+    wanted = f"unix:{tmp_path}/s.sock" if listen == "unix" else listen
+    address, _, _ = serve("--model", model, "--listen", wanted)
+    assert address == wanted if listen == "unix" else address.startswith("[::1]:")
+    assert cli.json("load", address, "-n", 50, "--warmup", 0)["errors"] == 0
+
+
 def test_checks_decide_the_exit_code(cli):
     base = ("load", "-c", 2, "-d", "300ms", "--warmup", "50ms")
     cli(*base, "--check", "p99<10s", "--check", "errors==0")
@@ -172,10 +295,25 @@ def test_when_every_call_failed_it_failed(cli):
         (["--arrival", "uniform"], ["arrival is of an open loop"]),
         (["--rate", "100", "--catch-up", "half"], ["catch_up", "'half'"]),
         (["--max-in-flight", "5"], ["max_in_flight is of an open loop"]),
-        (["--compression", "gzip"], ["compression", "not built yet"]),
-        (["--busy-poll"], ["busy_poll", "not built yet"]),
-        (["--tls"], ["--tls", "not built yet"]),
-        (["--server-name", "x"], ["--server-name", "not built yet"]),
+        (["--rate", "100", "--think-time", "1ms"], ["think_time"]),
+        (["--max-in-flight", "5"], ["max_in_flight"]),
+        (["--catch-up", "full"], ["catch_up"]),
+        (["--catch-up", "soon", "--rate", "100"], ["catch_up", "soon", "bounded"]),
+        (["--compression", "zip"], ["compression", "zip", "gzip"]),
+        (["--window", "0"], ["window"]),
+        (["--busy-poll", "--transport", "core"], ["busy_poll", "wire"]),
+        (["--window", "1MiB", "--transport", "core"], ["window", "wire"]),
+        (["--channel-arg", "grpc.x=1"], ["channel_args", "core"]),
+        (["--drain", "long"], ["drain", "long"]),
+        # TLS
+        (["localhost:1", "--insecure", "--cacert", "x"], ["--insecure", "--cacert"]),
+        (["localhost:1", "--cacert", "/nowhere/ca.pem"], ["ca", "/nowhere/ca.pem", "No such file"]),
+        (["localhost:1", "--cert", "/nowhere/c.pem"], ["cert", "/nowhere/c.pem"]),
+        (["localhost:1", "--server-name", "a:1"], ["server_name", "a:1"]),
+        (["--server-name", "x"], ["--server-name", "TARGET"]),
+        (["--cacert", "x"], ["--cacert", "TARGET"]),
+        (["--insecure"], ["--insecure", "TARGET"]),
+        (["--authority", "x"], ["--authority", "TARGET"]),
         (["--pid", "1"], ["--pid"]),
         (["--nonsense"], ["--nonsense"]),
         (["-c"], ["-c"]),
@@ -260,7 +398,12 @@ def test_serve_notices_the_death_of_its_server(serve):
         (["--port", "70000"], "port"),
         (["--model", "pool:5"], "not built yet"),
         (["--limit", "semaphore:5"], "not built yet"),
-        (["--tls-self-signed"], "not built yet"),
+        (["--tls-self-signed", "--cert", "x"], "--cert"),
+        (["--cert", "/nowhere/c.pem"], "/nowhere/c.pem"),
+        (["--client-ca", "/nowhere/c.pem"], "/nowhere/c.pem"),
+        (["--model", "mirror", "--tls-self-signed"], "--tls-self-signed"),
+        (["--listen", "unix:/tmp/x", "--port", "5"], "port"),
+        (["--listen", "one:two"], "listen"),
         (["--max-concurrent-streams", "many"], "max_concurrent_streams"),
     ],
 )

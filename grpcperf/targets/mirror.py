@@ -19,8 +19,8 @@ class Mirror(NativeChild):
     are answered by UNIMPLEMENTED; deadlines are left to the client. The constructor starts it and returns
     when it is ready; it lives and dies as gp.Server does.
 
-    `cpus`: those it may use, as [0, 1] or "0-1". `env`: variables on top of this process's. `port`: 0 lets
-    the system choose. Raises InvalidRequest, EngineError.
+    `cpus`: those it may use, as [0, 1] or "0-1". `env`: variables on top of this process's. `listen`: an
+    IP address, or "unix:/path". `port`: 0 lets the system choose. Raises InvalidRequest, EngineError.
     """
 
     _executable = "grpcperf-mirror"
@@ -31,10 +31,11 @@ class Mirror(NativeChild):
         *,
         cpus: Iterable[int] | str | None = None,
         env: Mapping[str, str] | None = None,
+        listen: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
         super().__init__()
-        self._start(port=port, cpus=cpus, env=env)
+        self._start(listen=listen, port=port, cpus=cpus, env=env)
 
     def memstats(self, settle: bool = False) -> MemStats:
         """Its memory; the one thread's stack is not measured (None)."""
