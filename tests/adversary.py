@@ -25,6 +25,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Self
 
@@ -474,6 +475,7 @@ class Peer:
         self.closing = threading.Event()
         self._errors: list[BaseException] = []
         self._threads: list[threading.Thread] = []
+        self._sockets: list[socket.socket] = []
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -522,6 +524,9 @@ class Peer:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         self._listener.close()
+        for sock in self._sockets:
+            with suppress(OSError):  # wakes who reads from it; it may be closed already
+                sock.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(PATIENCE_S)
             assert not thread.is_alive(), "a script did not end"
@@ -532,6 +537,7 @@ class Peer:
                 sock, _ = self._listener.accept()
             except OSError:
                 return
+            self._sockets.append(sock)
             thread = threading.Thread(target=self._serve, args=(sock,), daemon=True)
             thread.start()
             self._threads.append(thread)
