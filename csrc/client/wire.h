@@ -63,7 +63,7 @@ struct wire_client {
 
     /* what was asked for */
     struct gp_request request; /* our own copy */
-    struct gp_client_opts opts;
+    uint32_t window, max_message_bytes;
     struct gp_endpoint endpoint;
     struct gp_tls *tls;
     char *target, *authority;

@@ -96,9 +96,9 @@ static void greet(struct wire_client *client, struct wire_link *link)
         .request = &client->request,
         .scheme = client->tls ? "https" : "http",
         .authority = client->authority,
-        .stream_window = client->opts.window,
-        .connection_window = client->opts.window,
-        .max_message_bytes = client->opts.max_message_bytes,
+        .stream_window = client->window,
+        .connection_window = client->window,
+        .max_message_bytes = client->max_message_bytes,
     };
     struct gp_error err;
 

@@ -54,8 +54,8 @@ static int check_connection(const struct wire_client *client, struct gp_error *e
         .request = &client->request,
         .scheme = "http",
         .authority = client->authority,
-        .stream_window = client->opts.window,
-        .connection_window = client->opts.window,
+        .stream_window = client->window,
+        .connection_window = client->window,
     };
     struct gp_wire *wire;
 
@@ -83,7 +83,8 @@ static int make_calls(struct wire_client *client, const struct gp_client_opts *o
 
 int wire_opts_copy(struct wire_client *client, const struct gp_client_opts *opts, struct gp_error *err)
 {
-    client->opts = *opts;
+    client->window = opts->window;
+    client->max_message_bytes = opts->max_message_bytes;
     client->target = strdup(opts->target);
     client->authority = strdup(opts->authority ? opts->authority : "localhost");
     if (!client->target || !client->authority)
