@@ -219,7 +219,7 @@ def test_only_the_client_and_missing_parts_make_a_result_invalid():
 # --- open loops
 
 
-OPEN = Load(connections=2, rate=10_000, max_in_flight=100, transport="core")
+OPEN = Load(connections=2, rate=10_000, max_in_flight=100)
 
 
 def raw_open(**changes):
