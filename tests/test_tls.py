@@ -7,6 +7,7 @@ import socket
 import ssl
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -270,8 +271,9 @@ def test_core_has_no_say_in_versions(tls):
 
 
 @contextmanager
-def greeter(tls, alpn="h2", version=None, client_ca=None):
-    """Says SETTINGS on each connection; yields its port and what was agreed on each."""
+def greeter(tls, alpn="h2", version=None, client_ca=None, lasts=None):
+    """Says SETTINGS on each connection, one after the other, and takes leave (GOAWAY) after `lasts` seconds;
+    yields its port and what was agreed on each."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile("w") as combined:
         combined.write(tls.cert + tls.key)
@@ -295,8 +297,12 @@ def greeter(tls, alpn="h2", version=None, client_ca=None):
                 return
             try:
                 with context.wrap_socket(plain, server_side=True) as stream:
-                    agreed.append((stream.version(), stream.getpeercert()))
+                    agreed.append((stream.version(), stream.getpeercert(), stream.session_reused))
                     stream.sendall(b"\0\0\0\4\0\0\0\0\0")
+                    if lasts is not None:
+                        time.sleep(lasts)
+                        stream.sendall(b"\0\0\x08\7\0\0\0\0\0" + bytes(8))
+                        continue
                     while stream.recv(4096):
                         pass
             except OSError:
@@ -317,7 +323,7 @@ def test_the_version_asked_for_is_spoken(tls, number):
     with greeter(tls) as (port, agreed):
         client = tls.for_clients().replace(min_version=number, max_version=number)
         assert probe(gp.Target(f"127.0.0.1:{port}", tls=client)).handshake_s > 0
-    assert [version for version, _ in agreed] == [f"TLSv{number}"]
+    assert [version for version, *_ in agreed] == [f"TLSv{number}"]
 
 
 def test_a_version_the_server_does_not_speak(tls):
@@ -341,3 +347,17 @@ def test_the_client_certificate_is_the_one_given(tls):
     with greeter(tls, client_ca=mine.ca) as (port, agreed):
         probe(gp.Target(f"127.0.0.1:{port}", tls=client))
     assert agreed[0][1]["subjectAltName"] == (("DNS", "me.test"),)
+
+
+@pytest.mark.parametrize("version", ["1.2", "1.3"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_sessions_are_resumed_when_asked(tls, resume, version):
+    client = tls.for_clients().replace(resume=resume, max_version=version)
+    with greeter(tls, lasts=0.1) as (port, agreed):
+        target = gp.Target(f"127.0.0.1:{port}", tls=client)
+        result = gp.load(target, concurrency=1, duration=0.8, warmup=0, drain=0)
+    reused = [one[2] for one in agreed[1:]]  # the first was the probe's
+    assert len(reused) >= 3
+    assert result.row()["reconnects"] >= 2
+    assert not reused[0]
+    assert any(reused) is resume
