@@ -274,6 +274,26 @@ def test_padding_and_late_data_are_given_back_too(late):
     assert peer.goaways == []  # 60 * 40 * 10 KB went through a window of 16 MiB
 
 
+@BOTH
+@pytest.mark.parametrize("window", [100, "16KiB", "1MiB"])
+def test_a_window_of_ones_own(transport, window):
+    """As small as one likes, for responses larger than it; the peer keeps to it."""
+
+    def answer(connection, request):
+        connection.headers(request.stream)
+        connection.data(request.stream, message(bytes(20_000)))
+        connection.headers(request.stream, trailers(), end=True)
+
+    with Peer(each(answer)) as peer:
+        if transport == "core":
+            with pytest.raises(gp.InvalidRequest, match="window"):
+                run(peer, transport, window=window)
+            return
+        result = run(peer, transport, window=window)
+    assert dict(result.status) == {"OK": CALLS}
+    assert peer.connections[0].settings[WINDOW] == {100: 100, "16KiB": 1 << 14, "1MiB": 1 << 20}[window]
+
+
 # --- MAX_CONCURRENT_STREAMS
 
 

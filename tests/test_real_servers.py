@@ -94,6 +94,16 @@ def test_large_messages_both_ways(server, transport):
 
 
 @BOTH
+def test_compressed_messages(server, transport, within):
+    before = server.counts()
+    load(server, transport, calls=100, concurrency=4, request_size="64KiB", compression="gzip")
+    load(
+        server, transport, kind="bidi", messages_per_stream=5, calls=20, concurrency=4, compression="gzip"
+    )
+    assert seen(server, before, within)["received"] == 200
+
+
+@BOTH
 def test_deadlines_and_unknown_methods(server, transport, within):
     before = server.counts()
     slow = gp.load(
