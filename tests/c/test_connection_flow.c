@@ -95,6 +95,25 @@ static void small_messages_wait_for_windows(void)
     peer_close(&peer);
 }
 
+static void small_messages_use_up_the_connections_window(void)
+{
+    struct peer peer;
+    struct gp_frame frame;
+    const uint8_t *payload;
+    size_t bytes = 0;
+
+    peer_open(&peer, &(struct peer_opts){.message_bytes = 1024 - 5});
+    for (uint32_t i = 0; i < 64; i++)
+        gp_wire_submit(peer.wire, i, NOW);
+    peer_listen(&peer);
+    while (peer_frame(&peer, &frame, &payload))
+        bytes += frame.type == GP_FRAME_DATA ? frame.length : 0;
+    CHECK(bytes == 65535 && !gp_wire_has_output(peer.wire));
+    put_number(&script, GP_FRAME_WINDOW_UPDATE, 0, 1);
+    CHECK(peer_say(&peer, &script) == 0 && data_bytes(&peer, 127) == 1);
+    peer_close(&peer);
+}
+
 static void max_frame_size_is_the_peers(void)
 {
     struct peer peer;
@@ -247,6 +266,50 @@ static void header_table_size_is_kept_to(void)
         CHECK(fields >= 7);
     }
     nghttp2_hd_inflate_del(inflater);
+    peer_close(&peer);
+}
+
+/* HEADERS and CONTINUATION of at most the peer's MAX_FRAME_SIZE, nothing in between (6.2). */
+static void long_request_headers_are_continued(void)
+{
+    static char value[15001];
+    static const struct gp_metadata metadata[] = {{"first", value}, {"second", value}, {"third", value}};
+    struct peer peer;
+    struct gp_frame frame;
+    const uint8_t *payload;
+    uint8_t type = GP_FRAME_HEADERS;
+    struct gp_bytes block = {0};
+    size_t fields = 0, bytes = 0;
+
+    memset(value, 'v', sizeof value - 1);
+    peer_open(&peer, &(struct peer_opts){.metadata = metadata, .metadata_count = 3});
+    look_away(&peer);
+    gp_wire_submit(peer.wire, 0, NOW);
+    peer_listen(&peer);
+    do {
+        CHECK(peer_frame(&peer, &frame, &payload) && frame.type == type && frame.stream_id == 1);
+        CHECK(frame.length <= GP_FRAME_DEFAULT_SIZE && gp_bytes_append(&block, payload, frame.length) == 0);
+        type = GP_FRAME_CONTINUATION;
+    } while (!(frame.flags & GP_FLAG_END_HEADERS));
+    CHECK(gp_bytes_length(&block) > 2 * GP_FRAME_DEFAULT_SIZE);
+    CHECK(peer_frame(&peer, &frame, &payload) && frame.type == GP_FRAME_DATA);
+    nghttp2_hd_inflater *inflater;
+    CHECK(nghttp2_hd_inflate_new(&inflater) == 0);
+    for (int flags = 0; !(flags & NGHTTP2_HD_INFLATE_FINAL);) {
+        nghttp2_nv field;
+        ssize_t taken = nghttp2_hd_inflate_hd2(inflater, &field, &flags, gp_bytes_front(&block),
+                                               gp_bytes_length(&block), 1);
+        CHECK(taken >= 0);
+        gp_bytes_take(&block, (size_t)taken);
+        fields += (flags & NGHTTP2_HD_INFLATE_EMIT) != 0;
+        bytes += flags & NGHTTP2_HD_INFLATE_EMIT ? field.valuelen : 0;
+    }
+    CHECK(fields >= 10 && bytes > 45000);
+    nghttp2_hd_inflate_del(inflater);
+    gp_bytes_fini(&block);
+    put_answer(&script, 1);
+    CHECK(peer_say(&peer, &script) == 0);
+    only_event(&peer, GP_CLASS_OK);
     peer_close(&peer);
 }
 
@@ -463,6 +526,7 @@ int main(void)
     sending_keeps_to_both_windows();
     initial_window_size_changes_open_streams();
     small_messages_wait_for_windows();
+    small_messages_use_up_the_connections_window();
     max_frame_size_is_the_peers();
     streams_take_turns();
     windows_are_given_back_by_halves();
@@ -470,6 +534,7 @@ int main(void)
     small_connection_window_is_reached_by_silence();
     settings_are_acknowledged();
     header_table_size_is_kept_to();
+    long_request_headers_are_continued();
     header_list_that_the_peer_does_not_want_is_not_sent();
     calls_wait_for_a_stream_in_order();
     fewer_or_no_streams_hold_new_calls_back();

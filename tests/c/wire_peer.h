@@ -33,6 +33,8 @@ struct peer_opts {
     size_t message_bytes;
     uint32_t stream_window, connection_window, max_message_bytes, max_header_bytes;
     uint32_t max_in_flight;
+    const struct gp_metadata *metadata;
+    size_t metadata_count;
     bool silent; /* no SETTINGS at the beginning */
 };
 
@@ -234,6 +236,8 @@ static inline void peer_open(struct peer *peer, const struct peer_opts *opts)
                                  .method = "/test.Service/Method",
                                  .message = message,
                                  .message_bytes = opts->message_bytes,
+                                 .metadata = opts->metadata,
+                                 .metadata_count = opts->metadata_count,
                                  .messages = opts->messages,
                                  .parked = opts->parked};
     struct gp_bytes script = {0};
