@@ -1,6 +1,6 @@
-/* What the parts of a connection share: connection.c (its life and its calls' ends), send.c (from calls to
- * bytes), receive.c (from bytes to frames), control.c (frames that are about the connection), response.c
- * (frames that are about a call). Seen by them alone. */
+/* What the parts of a connection share: connection.c (its life and its calls' ends; view.c: what is to be
+ * seen of it), send.c (from calls to bytes), receive.c (from bytes to frames), control.c (frames that are
+ * about the connection), response.c (frames that are about a call). Seen by them alone. */
 #ifndef GP_WIRE_CONNECTION_STATE_H
 #define GP_WIRE_CONNECTION_STATE_H
 

@@ -128,6 +128,25 @@ static void max_frame_size_is_the_peers(void)
     peer_close(&peer);
 }
 
+/* 2^31 - 1 is allowed, one more is not (6.9.1, 6.9.2). */
+static void windows_may_be_as_large_as_can_be_said(void)
+{
+    struct peer peer;
+
+    peer_open(&peer, &(struct peer_opts){.message_bytes = 16});
+    gp_wire_submit(peer.wire, 0, NOW);
+    put_setting(&script, GP_SETTING_INITIAL_WINDOW_SIZE, GP_FRAME_MAX_WINDOW - 100);
+    put_number(&script, GP_FRAME_WINDOW_UPDATE, 1, 100 + 21);
+    put_number(&script, GP_FRAME_WINDOW_UPDATE, 0, GP_FRAME_MAX_WINDOW - 65535 + 21);
+    CHECK(peer_say(&peer, &script) == 0 && peer.event_count == 0);
+    put_setting(&script, GP_SETTING_INITIAL_WINDOW_SIZE, 0);
+    put_setting(&script, GP_SETTING_INITIAL_WINDOW_SIZE, GP_FRAME_MAX_WINDOW - 100);
+    CHECK(peer_say(&peer, &script) == 0);
+    put_setting(&script, GP_SETTING_INITIAL_WINDOW_SIZE, GP_FRAME_MAX_WINDOW - 99);
+    CHECK(peer_say(&peer, &script) == -1);
+    peer_close(&peer);
+}
+
 /* Everybody gets a turn. */
 static void streams_take_turns(void)
 {
@@ -513,6 +532,10 @@ static void pings_are_answered(void)
     CHECK(payload && frame.flags == 0 && gp_wire_pongs(peer.wire) == 0);
     put_frame(&script, GP_FRAME_PING, GP_FLAG_ACK, 0, payload, 8);
     CHECK(peer_say(&peer, &script) == 0 && gp_wire_pongs(peer.wire) == 1);
+    for (int i = 0; i < 1000; i++) /* as many as may be owed at a time */
+        put_frame(&script, GP_FRAME_PING, 0, 0, "abcdefgh", 8);
+    CHECK(peer_say(&peer, &script) == 0);
+    look_away(&peer);
     for (int i = 0; i < 5000; i++) { /* a peer that reads our answers may ask as often as it likes */
         put_frame(&script, GP_FRAME_PING, 0, 0, "abcdefgh", 8);
         CHECK(peer_say(&peer, &script) == 0);
@@ -528,6 +551,7 @@ int main(void)
     small_messages_wait_for_windows();
     small_messages_use_up_the_connections_window();
     max_frame_size_is_the_peers();
+    windows_may_be_as_large_as_can_be_said();
     streams_take_turns();
     windows_are_given_back_by_halves();
     closed_streams_count_for_the_connection_only();
