@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from fractions import Fraction
 from itertools import chain
 from typing import Any
 
@@ -193,6 +192,8 @@ class Histogram:
     def _rank(self, q: float) -> int:
         if isinstance(q, bool) or not isinstance(q, (int, float)) or not 0 <= q <= 1:
             raise InvalidRequest(f"a quantile must be from 0 to 1, not {q!r}")
+        from fractions import Fraction  # late: it is not cheap to import
+
         # By way of the decimal text: 0.07 * 100 in floating point is above 7 and would be rank 8.
         return max(1, math.ceil(Fraction(repr(float(q))) * self.count))
 

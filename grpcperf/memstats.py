@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -107,6 +106,8 @@ class MemStats:
         )
 
     def _repr_html_(self) -> str:
+        import html
+
         name_cell = '<th style="text-align:left;padding-right:1em;font-weight:normal">'
         rows = "".join(
             f'<tr style="background:none">{name_cell}{html.escape(name)}</th>'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -54,6 +53,8 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], what: str) -> Non
     choices = list(known)
     for name in names:
         if name not in choices:
+            import difflib  # only for the message
+
             near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
             hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(choices)}"
             raise InvalidRequest(f"unknown {what} {name!r}{hint}")

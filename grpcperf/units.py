@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import operator
 import re
-from fractions import Fraction
 from typing import Any
 
 from grpcperf.errors import InvalidRequest
@@ -17,16 +16,16 @@ from grpcperf.errors import InvalidRequest
 DAY = 86_400.0
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
-_SECONDS = {
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "µs": Fraction(1, 10**6),  # the micro sign
-    "μs": Fraction(1, 10**6),  # the Greek letter, which looks the same
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "min": Fraction(60),
-    "h": Fraction(3600),
+_NANOSECONDS = {
+    "ns": 1,
+    "us": 1_000,
+    "µs": 1_000,  # the micro sign
+    "μs": 1_000,  # the Greek letter, which looks the same
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "min": 60_000_000_000,
+    "h": 3_600_000_000_000,
 }
 _BYTES = {
     "b": 1,
@@ -83,6 +82,8 @@ def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
 
 def _parse_seconds(text: str) -> float | None:
     """Sums the parts, so that Go's "1m30s" works; a number alone is in seconds. None: does not parse."""
+    from fractions import Fraction  # exact, and only here: it is not cheap to import
+
     text = text.strip()
     if len(text) > 64:
         return None
@@ -93,11 +94,11 @@ def _parse_seconds(text: str) -> float | None:
             return None
         unit = part[2].lower()
         alone = position == 0 and part.end() == len(text)
-        if unit not in _SECONDS and not (alone and unit == ""):
+        if unit not in _NANOSECONDS and not (alone and unit == ""):
             return None
         if position and part[1][0] in "+-":
             return None
-        total += Fraction(part[1]) * _SECONDS.get(unit, Fraction(1))
+        total += Fraction(part[1]) * Fraction(_NANOSECONDS.get(unit, 10**9), 10**9)
         position = part.end()
         while position < len(text) and text[position].isspace():
             position += 1
@@ -108,6 +109,8 @@ def _parse_seconds(text: str) -> float | None:
 
 
 def _parse_size(text: str) -> int | None:
+    from fractions import Fraction
+
     part = _SIZE.fullmatch(text.strip()) if len(text) <= 64 else None
     if part is None or part[2].lower() not in (*_BYTES, ""):
         return None
