@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define FIRST_PIECES 16u
-#define KEPT_BYTES 4096u /* an empty buffer up to this size is kept without further thought */
+#define KEPT_BYTES 1024u /* an empty buffer up to this size is kept without further thought */
 
 void gp_output_fini(struct gp_output *output)
 {

@@ -76,7 +76,7 @@ static void memory_of_a_burst_is_given_back(void)
         put_own(&output, &wanted, 100, 0);
         write_some(&output, &wanted, 8, SIZE_MAX);
     }
-    CHECK(output.own.capacity <= 4096);
+    CHECK(output.own.capacity <= 1024);
     gp_output_fini(&output);
     gp_bytes_fini(&wanted);
 }
