@@ -36,7 +36,14 @@ def windows_of(latencies, length_s=1.0):
     """Windows from lists of latencies in seconds."""
     parts = [quickly(part) for part in latencies]
     return [
-        Window(start_s=i * length_s, length_s=length_s, ok=part.count, failed=0, entries=part.entries)
+        Window(
+            start_s=i * length_s,
+            length_s=length_s,
+            sent=part.count,
+            ok=part.count,
+            failed=0,
+            entries=part.entries,
+        )
         for i, part in enumerate(parts)
     ]
 
@@ -183,7 +190,7 @@ def test_throughput_intervals():
     hits = 0
     for _ in range(100):
         ok = rng.poisson(100, 20)
-        windows = [Window(start_s=0, length_s=0.1, ok=int(n), failed=0, entries=b"") for n in ok]
+        windows = [Window(start_s=0, length_s=0.1, sent=0, ok=int(n), failed=0, entries=b"") for n in ok]
         hits += 1000 in stats.rate_interval(windows, ok.sum() / 2)
     assert hits >= 86  # of 100 at 95 %
 
@@ -191,7 +198,7 @@ def test_throughput_intervals():
 def test_throughput_of_few_windows_is_students():
     def made(oks, lengths):
         pairs = zip(oks, lengths, strict=True)
-        return [Window(start_s=0, length_s=s, ok=n, failed=0, entries=b"") for n, s in pairs]
+        return [Window(start_s=0, length_s=s, sent=n, ok=n, failed=0, entries=b"") for n, s in pairs]
 
     interval = stats.rate_interval(made([100, 110, 90], [1, 1, 1]), 100)
     # By hand: mean 100, s 10, t(0.975, 2) = 4.302653, half = 4.302653 * 10 / sqrt(3).

@@ -292,7 +292,7 @@ def test_addresses(address):
         "host:65536",
         "host:port",
         "::1:80",
-        "http://host:80",
+        "http://localhost:80",
         "unix:",
         None,
         5,
