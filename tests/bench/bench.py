@@ -1,7 +1,8 @@
 """`make bench`: what grpcperf promises about its own speed, as one table. Not a test: machines are noisy.
 
-Comparisons interleave A and B in one run, pinned to CPUs where there are two, and are judged by the median of the paired
-ratios. Run it through make, which gives it a release build of the package (PYTHONPATH) and of the C comparisons.
+Comparisons interleave A and B in one run, pinned to CPUs where there are two, and are judged by the median of
+the paired ratios. Run it through make, which gives it a release build of the package (PYTHONPATH) and of the C
+comparisons.
 """
 
 import json
@@ -49,7 +50,8 @@ def pinned_server(**kw: object) -> Iterator[gp.Server]:
 
 def cpu_of_ours(server: gp.Server) -> float:
     result = gp.load(server, concurrency=64, duration=1.0, warmup=0.2, transport="core", cpus=[CLIENT_CPU])
-    assert result.errors == 0 and result.client_cpu_us_per_call
+    assert result.errors == 0
+    assert result.client_cpu_us_per_call
     return result.client_cpu_us_per_call
 
 
@@ -67,7 +69,7 @@ def core_against_bare(rounds: int = 9) -> None:
     os.sched_setaffinity(0, CPUS)
     ours, bare = (statistics.median(side) for side in zip(*pairs, strict=True))
     ratio = statistics.median(a / b for a, b in pairs)
-    row(f"core transport, CPU per call against bare client ({ours:.2f} / {bare:.2f} µs)", ratio, "×", 1.15)
+    row(f"core transport, CPU per call against bare client ({ours:.2f} / {bare:.2f} µs)", ratio, "x", 1.15)
 
 
 # --- start-up and sampling ----------------------------------------------------------------------------------------
@@ -95,7 +97,7 @@ def memstats_time() -> None:
         row("memstats()", median_of(50, lambda: seconds(server.memstats)) * 1e3, "ms", 5)
 
 
-# --- parked calls and connections ---------------------------------------------------------------------------------
+# --- parked calls and connections
 
 
 def parked_calls(calls: int = 10_000) -> None:
@@ -124,6 +126,7 @@ def connections(count: int = 1000) -> None:
 
 
 if __name__ == "__main__":
-    print(f"gRPC C core {_engine.versions()['grpc']}, {len(CPUS)} CPUs, server on {SERVER_CPU}, client on {CLIENT_CPU}")
+    core = _engine.versions()["grpc"]
+    print(f"gRPC C core {core}, {len(CPUS)} CPUs, server on {SERVER_CPU}, client on {CLIENT_CPU}")
     for part in (core_against_bare, import_time, ready_time, memstats_time, parked_calls, connections):
         part()
