@@ -372,6 +372,18 @@ def test_a_server_on_a_unix_socket_takes_its_path_along(tmp_path):
     assert not path.exists()
 
 
+def test_closing_late_leaves_a_later_servers_socket_alone(tmp_path):
+    listen = f"unix:{tmp_path}/s.sock"
+    with gp.Server(listen=listen) as first:
+        os.kill(first.pid, signal.SIGKILL)
+        while first.death() is None:
+            time.sleep(0.01)
+        with gp.Server(listen=listen) as second:
+            first.close()
+            first.close()
+            assert gp.load(second, concurrency=2, calls=10, warmup=0).errors == 0
+
+
 def test_a_path_that_is_taken_is_refused(tmp_path):
     path = tmp_path / "s.sock"
     with gp.Server(listen=f"unix:{path}") as server:

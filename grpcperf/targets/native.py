@@ -41,6 +41,7 @@ class NativeChild(Measurable):
     versions: str
     _executable: str
     _title: str
+    _socket: tuple[str, int] | None = None  # of a Unix socket: path, and since when it is there
     _child: _engine.Child | None = None  # until it is started, and for good when that fails
 
     def __init__(self) -> None:
@@ -83,6 +84,9 @@ class NativeChild(Measurable):
             raise
         self.pid = self._child.pid
         self.address = host if host.startswith("unix:") else f"{_reached(host)}:{ready['port']}"
+        if host.startswith("unix:"):
+            path = host.removeprefix("unix:")
+            self._socket = (path, os.stat(path).st_mtime_ns)
         self.versions = ready["versions"]
         _live.add(self)
 
@@ -152,9 +156,8 @@ class NativeChild(Measurable):
         self.closed = True
         if self._child is not None:
             self._child.close()
-            if self.address.startswith("unix:") and os.getpid() == self._owner:
-                with contextlib.suppress(OSError):
-                    os.unlink(self.address.removeprefix("unix:"))
+            if self._socket is not None and os.getpid() == self._owner:
+                _remove(*self._socket)
 
     def __del__(self) -> None:
         if self._child is None or self.closed or os.getpid() != self._owner:
@@ -232,6 +235,13 @@ def check_listen(listen: object) -> str:
     raise InvalidRequest(
         f'listen must be an IP address such as "127.0.0.1" or "::1", or "unix:/path", not {listen!r}'
     )
+
+
+def _remove(path: str, since_ns: int) -> None:
+    """Remove a Unix socket, unless it is somebody else's by now; inodes would not tell, they come again."""
+    with contextlib.suppress(OSError):
+        if os.stat(path).st_mtime_ns == since_ns:
+            os.unlink(path)
 
 
 def _reached(host: str) -> str:
