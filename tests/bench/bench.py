@@ -1,8 +1,8 @@
 """`make bench`: what grpcperf promises about its own speed, as one table. Not a test: machines are noisy.
 
 Comparisons interleave A and B in one run, pinned to CPUs where there are two, and are judged by the median of
-the paired ratios. Run it through make, which gives it a release build of the package (PYTHONPATH) and of the C
-comparisons.
+the paired ratios. Run it through make, which gives it a release build of the package (PYTHONPATH) and of the
+C comparisons.
 """
 
 import json
@@ -45,7 +45,7 @@ def pinned_server(**kw: object) -> Iterator[gp.Server]:
         yield server
 
 
-# --- the core transport against a bare completion-queue client ----------------------------------------------------
+# --- the core transport against a bare completion-queue client
 
 
 def cpu_of_ours(server: gp.Server) -> float:
@@ -72,7 +72,7 @@ def core_against_bare(rounds: int = 9) -> None:
     row(f"core transport, CPU per call against bare client ({ours:.2f} / {bare:.2f} µs)", ratio, "x", 1.15)
 
 
-# --- start-up and sampling ----------------------------------------------------------------------------------------
+# --- start-up and sampling
 
 
 def import_time() -> None:
