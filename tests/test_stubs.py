@@ -100,3 +100,25 @@ def test_nonsense_is_an_exception_not_a_crash(node):
             function()
     with pytest.raises((TypeError, ValueError, OverflowError, _engine.EngineFailure)):
         function(*[object()] * max(1, len(node.args.args)))
+
+
+@pytest.mark.parametrize(
+    ("files", "error"), [([b""] * 5, ValueError), (["text"], TypeError), (5, TypeError), ([None], TypeError)]
+)
+def test_a_child_is_handed_a_few_files_of_bytes(files, error):
+    with pytest.raises(error):
+        _engine.Child(["/bin/true"], {}, files)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"ca": 5}, {"min_version": "1.1"}, {"verify": None, "ca": "nothing"}, {"key": "x"}]
+)
+def test_tls_that_makes_no_sense_is_an_exception_not_a_crash(changes):
+    tls = dict.fromkeys(("ca", "cert", "key", "server_name", "min_version", "max_version"))
+    good = tls | {"verify": False, "resume": False}
+    _engine.check_tls(good)
+    with pytest.raises((TypeError, ValueError, _engine.EngineFailure)):
+        _engine.check_tls(good | changes)
+    for name in good:
+        with pytest.raises(KeyError):
+            _engine.check_tls({key: value for key, value in good.items() if key != name})
