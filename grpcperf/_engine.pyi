@@ -117,8 +117,9 @@ class Run:
         """phase ("connect", "warmup", "measure", "drain", "ended"), elapsed_s; of measured calls sent,
         calls (finished), ok, not_sent; p50_s, p99_s (latency in windows that are over; 0: none yet)."""
     def result(self) -> dict[str, Any]:
-        """status {class name: count, only those that occurred}, not_sent; the histograms latency, errors,
-        service, send_lag, queued, send_gap, first_message, message_gap, round_trip; ok_in_window,
+        """status {class name: count, only those that occurred}, causes (list of {status, calls, text}: why
+        calls of the whole run ended badly, as far as the transport tells), not_sent; the histograms latency,
+        errors, service, send_lag, queued, send_gap, first_message, message_gap, round_trip; ok_in_window,
         all_in_window, messages_sent, messages_received, bursts, burst_calls, largest_burst, polls,
         idle_polls, window_s, windows (list of {start_s, length_s, sent, ok, failed, entries}), connect_s,
         connected, reconnects, drain_s, client_cpu_s, server_cpu_s, steal, pressure (shares; these four None

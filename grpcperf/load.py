@@ -216,6 +216,7 @@ _NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(_HISTOGRAMS, _EMPTY),
     **dict.fromkeys(_COUNTS, 0),
     "windows": [],
+    "causes": [],
     **dict.fromkeys(("window_s", "connect_s", "drain_s"), 0.0),
     **dict.fromkeys(("client_cpu_s", "server_cpu_s", "steal", "pressure")),
     "server_died": False,

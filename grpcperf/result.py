@@ -100,6 +100,31 @@ class Window:
         return Histogram(read_entries(self.entries))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """Why calls ended as they did, and how many: "the peer closed the connection"."""
+
+    status: str
+    calls: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.calls:,}: {self.text}"
+
+
+def _causes(told: Iterable[Mapping[str, Any]]) -> tuple[Cause, ...]:
+    """Most frequent first. Part of a text may be a server's own words: nothing in it is to move a cursor."""
+    causes = [
+        Cause(
+            status=cause["status"],
+            calls=cause["calls"],
+            text="".join(c if c.isprintable() else "\ufffd" for c in cause["text"]),
+        )
+        for cause in told
+    ]
+    return tuple(sorted(causes, key=lambda cause: -cause.calls))
+
+
 _AS_IN_WINDOW = ("start_s", "length_s", "sent", "ok", "failed", "entries")
 _AS_IN_ENGINE = (
     *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received", "not_sent"),
@@ -149,6 +174,7 @@ class Result:
     round_trip: Histogram = NONE  # bidi: from a message to its answer
     steal: float | None = None  # share of the machine's CPU time that its hypervisor gave to others
     pressure: float | None = None  # share of the time in which some task waited for a CPU
+    causes: tuple[Cause, ...] = ()  # of errors, as far as known (wire); of warm-up calls too; frequent first
     findings: tuple[Finding, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=FrozenDict)  # effective, read from the wire
     environment: Mapping[str, Any] = field(default_factory=FrozenDict)
@@ -182,6 +208,7 @@ class Result:
             first_message=Histogram.from_engine(raw["first_message"]),
             message_gap=Histogram.from_engine(raw["message_gap"]),
             round_trip=Histogram.from_engine(raw["round_trip"]),
+            causes=_causes(raw.get("causes", ())),
             findings=tuple(findings),
             settings=FrozenDict(settings or {}),
             environment=FrozenDict(environment or {}),

@@ -40,6 +40,7 @@ def row(result: Result) -> dict[str, Any]:
         "calls": result.calls,
         "errors": result.errors,
         "status": dict(result.status),
+        "causes": [str(cause) for cause in result.causes],
         "not_sent": result.not_sent,
         "throughput_rps": result.throughput_rps,
         "mib_per_s": result.mib_per_s,
@@ -136,6 +137,8 @@ def _lines(result: Result) -> Iterator[tuple[str, list[str]]]:
     errors = f"errors {result.errors:,}" + (f" ({failed})" if failed else "")
     not_sent = [f"not sent {result.not_sent:,}"] if result.not_sent else []
     yield "calls", [f"{result.calls:,}", errors, *not_sent]
+    for cause in result.causes[:3]:
+        yield "cause", [textwrap.shorten(str(cause), 90, placeholder=" ...")]
     if result.latency.count:
         label = "stream's life" if spec.is_stream else "response time" if spec.is_open_loop else "latency"
         yield label, _quantiles(result.latency)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ class Case:
     core: str | Mapping[str, int] | None = None
     says: int | None = None
     load: Mapping[str, Any] = field(default_factory=dict)
+    cause: str = ""  # what the result of wire must say, as a regular expression
 
     def wanted(self, transport: str) -> dict[str, int] | None:
         told = self.wire if transport == "wire" or self.core is None else self.core
@@ -80,6 +82,9 @@ def check(case: Case, transport: str) -> gp.Result:
         says = set() if case.says is None else {case.says}
         assert peer.errors_said == says, f"said {peer.errors_said}, not {says}"
         assert peer.requests == result.calls, f"{peer.requests} calls came, {result.calls} were counted"
+        told = sum(cause.calls for cause in result.causes if cause.status == "transport" and cause.text)
+        assert told == result.status["transport"], f"{result.causes}"
+        assert not case.cause or any(re.search(case.cause, str(c)) for c in result.causes), f"{result.causes}"
     return result
 
 

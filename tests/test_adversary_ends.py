@@ -183,7 +183,8 @@ def test_goaway_after_every_few_calls(transport):
 @BOTH
 def test_a_goaway_that_refuses_all_names_its_cause(transport):
     act = together(CALLS, lambda c, rs: (c.goaway(MOST, ENHANCE_YOUR_CALM, b"too_many_pings"), c.close()))
-    check(Case("calm", act, "transport"), transport)
+    cause = "transport 4: .*GOAWAY.*ENHANCE_YOUR_CALM.*too_many_pings"
+    check(Case("calm", act, "transport", cause=cause), transport)
 
 
 @BOTH
@@ -252,7 +253,8 @@ def test_a_connection_that_ends(transport, how, moment):
 
     lost = {"OK": 1, "transport": CALLS - 1}
     core = ANY if "frame" in moment else {"OK": 1, "UNAVAILABLE": CALLS - 1}
-    check(Case(f"{how} {moment}", together(CALLS, act), lost, core), transport)
+    cause = "transport 3: .*" + {"close": "closed", "abort": "reset"}[how]
+    check(Case(f"{how} {moment}", together(CALLS, act), lost, core, cause=cause), transport)
 
 
 @BOTH

@@ -89,6 +89,33 @@ def test_every_status_is_its_class(transport, how):
     assert result.errors == len(NAMES) - (how == "trailers")
 
 
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ("plain", "plain"),
+        ("50%25 done%21", "50% done!"),
+        ("%E2%82%AC", "€"),
+        ("%", "%"),
+        ("%4", "%4"),
+        ("%zz%20x", "%zz x"),
+        ("a%00b", "a"),
+        ("%1B[31mred%0A", "\ufffd[31mred\ufffd"),
+        ("%FF%FE", "\ufffd\ufffd"),
+        ("x" * 2000, "x" * 200),
+    ],
+)
+def test_messages_are_percent_decoded_and_told(sent, read):
+    with Peer(each(lambda c, r: c.reply(r, status=9, text=sent))) as peer:
+        result = run(peer, "wire")
+    assert dict(result.status) == {"FAILED_PRECONDITION": CALLS}
+    (cause,) = result.causes
+    assert (cause.status, cause.calls) == ("FAILED_PRECONDITION", CALLS)
+    assert read in cause.text
+    assert len(cause.text) < 250
+    assert len(cause.text) > 60 or cause.text in repr(result)
+    assert result.row()["causes"] == [str(cause)]
+
+
 NONSENSE = [
     case(f"grpc-status {text!r}", answer(ONE, end=(("grpc-status", text),)), "UNKNOWN", core)
     for text, core in {

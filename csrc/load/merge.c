@@ -2,6 +2,7 @@
 #include "load/merge.h"
 
 #include "base/message_times.h"
+#include "client/causes.h"
 #include "load/run.h"
 #include "load/worker.h"
 
@@ -37,6 +38,21 @@ static void sum_times(struct gp_run_result *result, const struct gp_message_time
     gp_histogram_add(&result->round_trip, &times->round_trip);
 }
 
+static void sum_causes(struct gp_run_result *result, const struct gp_worker *workers, uint32_t count)
+{
+    struct gp_causes all;
+
+    gp_causes_init(&all);
+    for (uint32_t i = 0; i < count; i++)
+        for (size_t c = 0; c < workers[i].cause_count; c++)
+            gp_causes_add(&all, workers[i].causes[c].class, workers[i].causes[c].text,
+                          workers[i].causes[c].calls);
+    result->cause_count = all.count;
+    for (uint32_t c = 0; c < all.count; c++)
+        result->causes[c] = all.known[c];
+    gp_causes_fini(&all);
+}
+
 int gp_merge(struct gp_run_result *result, struct gp_worker *workers, uint32_t count,
              const struct gp_timeline *timeline, struct gp_error *err)
 {
@@ -52,6 +68,7 @@ int gp_merge(struct gp_run_result *result, struct gp_worker *workers, uint32_t c
         sum_worker(result, &workers[i]);
         sum_times(result, &workers[i].times);
     }
+    sum_causes(result, workers, count);
     gp_recorder_move(whole, result);
     result->server_cpu_known = timeline->server_cpu_known[0] && timeline->server_cpu_known[1];
     if (result->server_cpu_known)

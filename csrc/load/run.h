@@ -86,6 +86,9 @@ struct gp_run_result {
     uint64_t messages_sent, messages_received; /* in the measured window, streams' and unary calls' alike */
     uint64_t window_ns;                        /* length of the measured window as it came out */
     struct gp_windows windows;
+    /* Why calls ended badly, as far as the transport tells: of all calls, those of the warm-up too. */
+    struct gp_client_cause causes[GP_CLIENT_CAUSES];
+    size_t cause_count;
     uint64_t connect_ns; /* all connections, from first to last */
     uint32_t connected, reconnects;
     uint64_t drain_ns; /* how long the drain took */

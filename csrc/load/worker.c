@@ -142,6 +142,7 @@ static void *work(void *argument)
     if (!worker->failed) {
         gp_generator_run(&worker->generator);
         gp_client_stats(worker->client, &worker->stats);
+        worker->cause_count = gp_client_causes(worker->client, worker->causes);
     }
     gp_client_destroy(worker->client); /* the connections close with the run, not with its result */
     worker->client = NULL;

@@ -57,7 +57,9 @@ struct gp_worker {
     struct gp_message_times times; /* of kinds that get many messages; empty otherwise */
     bool failed;                   /* it never came to generate load; err has the cause */
     struct gp_error err;
-    struct gp_client_stats stats; /* after the run */
+    struct gp_client_stats stats; /* after the run, as are the causes */
+    struct gp_client_cause causes[GP_CLIENT_CAUSES];
+    size_t cause_count;
 };
 
 /* Makes the client here, so that opts need not outlive the call; the thread takes it over. */

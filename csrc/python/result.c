@@ -1,6 +1,8 @@
 /* What a load run has measured, as Python's dict (the one that Run.result returns in _engine.pyi). */
 #include "python/engine.h"
 
+#include <string.h>
+
 #include "load/run.h"
 
 /* As all histograms' entries, see _engine.pyi. */
@@ -29,6 +31,24 @@ static PyObject *windows_to_python(const struct gp_windows *windows)
                                          "entries", latencies_to_python(&w->latencies));
         if (window)
             PyList_SET_ITEM(list, (Py_ssize_t)i, window);
+        else
+            Py_CLEAR(list);
+    }
+    return list;
+}
+
+static PyObject *causes_to_python(const struct gp_run_result *r)
+{
+    PyObject *list = PyList_New((Py_ssize_t)r->cause_count);
+    for (size_t i = 0; list && i < r->cause_count; i++) {
+        const struct gp_client_cause *c = &r->causes[i];
+        /* A text cut at its end may be cut inside a character. */
+        PyObject *text = PyUnicode_DecodeUTF8(c->text, (Py_ssize_t)strlen(c->text), "replace");
+        PyObject *cause = text ? Py_BuildValue("{sssKsN}", "status", gp_class_name(c->class), "calls",
+                                               (unsigned long long)c->calls, "text", text)
+                               : NULL;
+        if (cause)
+            PyList_SET_ITEM(list, (Py_ssize_t)i, cause);
         else
             Py_CLEAR(list);
     }
@@ -93,9 +113,9 @@ static int add_counts(PyObject *dict, const struct gp_run_result *r)
 PyObject *result_to_python(const struct gp_run_result *r)
 {
     PyObject *dict = Py_BuildValue(
-        "{sNsNsdsdsdsNsNsNsNsOsO}", "status", classes_to_python(r->classes), "windows",
-        windows_to_python(&r->windows), "window_s", seconds(r->window_ns), "connect_s",
-        seconds(r->connect_ns), "drain_s", seconds(r->drain_ns), "client_cpu_s",
+        "{sNsNsNsdsdsdsNsNsNsNsOsO}", "status", classes_to_python(r->classes), "windows",
+        windows_to_python(&r->windows), "causes", causes_to_python(r), "window_s", seconds(r->window_ns),
+        "connect_s", seconds(r->connect_ns), "drain_s", seconds(r->drain_ns), "client_cpu_s",
         number_or_none(r->client_cpu_known, seconds(r->client_cpu_ns)), "server_cpu_s",
         number_or_none(r->server_cpu_known, seconds(r->server_cpu_ns)), "steal",
         number_or_none(r->steal_known, r->steal), "pressure", number_or_none(r->pressure_known, r->pressure),
