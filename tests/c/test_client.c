@@ -62,10 +62,30 @@ static void each_connection_has_its_turn(void)
         CHECK(gp_pool_take(&pool) == 0);
 }
 
+/* Connections come and go: those that are there still have their turns. */
+static void turns_go_on_among_fewer_or_more(void)
+{
+    struct gp_pool pool;
+    unsigned taken[4] = {0};
+
+    gp_pool_init(&pool, 3);
+    gp_pool_take(&pool);
+    gp_pool_take(&pool);
+    gp_pool_resize(&pool, 2); /* the one whose turn it was is gone */
+    CHECK(gp_pool_take(&pool) == 0 && gp_pool_take(&pool) == 1 && gp_pool_take(&pool) == 0);
+    gp_pool_resize(&pool, 0);
+    gp_pool_resize(&pool, 4);
+    for (unsigned call = 0; call < 12; call++)
+        taken[gp_pool_take(&pool)]++;
+    for (unsigned i = 0; i < 4; i++)
+        CHECK(taken[i] == 3);
+}
+
 int main(void)
 {
     nonsense_is_refused();
     each_connection_has_its_turn();
+    turns_go_on_among_fewer_or_more();
     gp_client_destroy(NULL);
     return 0;
 }
