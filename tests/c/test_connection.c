@@ -488,6 +488,7 @@ static void free_running_stream_ends_when_both_sides_are_through(void)
 static void free_running_stream_waits_for_its_own_side(void)
 {
     struct peer peer;
+    struct iovec pieces[3];
 
     peer_open(&peer, &(struct peer_opts){.kind = GP_KIND_BIDI_FREE, .messages = 2, .message_bytes = 40000});
     gp_wire_submit(peer.wire, 0, NOW);
@@ -499,9 +500,9 @@ static void free_running_stream_waits_for_its_own_side(void)
     put_number(&script, GP_FRAME_WINDOW_UPDATE, 0, 50000);
     put_number(&script, GP_FRAME_WINDOW_UPDATE, 1, 50000);
     CHECK(peer_say(&peer, &script) == 0);
-    peer_listen(&peer);
+    gp_wire_gather(peer.wire, pieces, 3, 5000);
     take_events(&peer);
-    CHECK(only_event(&peer, GP_CLASS_OK)->messages_received == 4);
+    CHECK(only_event(&peer, GP_CLASS_OK)->messages_received == 4 && peer.events[0].done_ns == 5000);
     CHECK(peer_reset_code(&peer, 1) == GP_H2_CANCEL);
     peer_close(&peer);
 }
