@@ -90,14 +90,12 @@ static size_t end(uint8_t *out, struct block block, uint32_t stream_id, uint8_t 
     return size;
 }
 
-/* Every size that has room for our entries is as good as the small one, and once the peer has been told of
- * that, there is no more to say. */
+/* Every size that has room for our entries is as good as the small one, which the peer is then told of. */
 void gp_reply_table_size(struct gp_reply *reply, uint32_t bytes)
 {
-    if (reply->state == GP_REPLY_NO_TABLE || bytes >= (reply->small ? SMALL_TABLE : GP_HPACK_DEFAULT_TABLE))
+    if (reply->state == GP_REPLY_NO_TABLE || bytes >= GP_HPACK_DEFAULT_TABLE)
         return;
     reply->state = bytes < SMALL_TABLE ? GP_REPLY_NO_TABLE : GP_REPLY_OPENING;
-    reply->small = true;
     reply->resized = true;
 }
 

@@ -23,7 +23,6 @@ enum gp_reply_state {
 struct gp_reply { /* all zero at the beginning */
     enum gp_reply_state state;
     bool resized; /* the peer has yet to be told that its table is smaller */
-    bool small;   /* it has been told once */
 };
 
 /* The peer's SETTINGS_HEADER_TABLE_SIZE. */

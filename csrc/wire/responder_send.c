@@ -96,15 +96,12 @@ static struct gp_stream *unqueue(struct gp_responder *responder)
     return stream;
 }
 
-static void queue_first(struct gp_responder *responder, struct gp_stream *stream)
+/* Back to the place it was just taken from: if it was the only one, it is still known as the last. */
+static void requeue(struct gp_responder *responder, struct gp_stream *stream)
 {
-    uint32_t index = gp_streams_index(&responder->streams, stream);
-
     stream->queued = true;
     stream->next = responder->first;
-    if (responder->first == GP_STREAM_NONE)
-        responder->last = index;
-    responder->first = index;
+    responder->first = gp_streams_index(&responder->streams, stream);
 }
 
 /* --- answers */
@@ -224,7 +221,7 @@ static void take_turns(struct gp_responder *responder)
         if (turn == ITS_NEXT)
             gp_responder_queue(responder, stream);
         if (turn == STARVED) {
-            queue_first(responder, stream);
+            requeue(responder, stream);
             return;
         }
     }

@@ -95,8 +95,8 @@ const uint8_t *gp_responder_at_once(struct gp_responder *responder, const uint8_
     struct gp_responder_answer *answer = &responder->answer;
     struct unary unary;
 
-    if (responder->first != GP_STREAM_NONE || responder->phase != GP_RESPONDER_OPEN ||
-        responder->block_id != 0 || !stands_together(responder, at, end, &unary) ||
+    if (responder->first != GP_STREAM_NONE || responder->block_id != 0 ||
+        !stands_together(responder, at, end, &unary) ||
         (!is_prepared(answer, &unary) && !prepare(responder, &unary)) ||
         responder->send_window < (int32_t)answer->data_bytes ||
         responder->peer.initial_window_size < answer->data_bytes)

@@ -41,6 +41,8 @@ struct oracle {
     size_t cut;                 /* bytes go both ways in pieces of at most so many; 0: whole */
     uint64_t to_server, cut_at; /* bytes sent to the server; once, a piece ends at cut_at */
     bool over;                  /* the responder said so */
+    bool together;              /* the frames of a call stand together, as from a client with many calls */
+    struct gp_bytes said;       /* by the client, not yet sent */
     size_t most_pending;
 };
 
@@ -197,6 +199,7 @@ struct oracle_opts {
     uint32_t table_size; /* HEADER_TABLE_SIZE, when has_table_size */
     bool has_table_size;
     bool manual_windows; /* nothing is given back but by nghttp2_session_consume */
+    bool together;
     size_t cut, cut_at;
 };
 
@@ -218,7 +221,7 @@ static inline void oracle_init(struct oracle *oracle, const struct oracle_opts *
     nghttp2_option *option;
     struct gp_error err;
 
-    *oracle = (struct oracle){.cut = opts->cut, .cut_at = opts->cut_at};
+    *oracle = (struct oracle){.cut = opts->cut, .cut_at = opts->cut_at, .together = opts->together};
     oracle->calls = calloc(ORACLE_CALLS, sizeof *oracle->calls);
     CHECK(oracle->calls && gp_responder_create(&oracle->responder, &oracle->counts, &err) == 0);
     nghttp2_session_callbacks_new(&callbacks);
@@ -238,6 +241,7 @@ static inline void oracle_init(struct oracle *oracle, const struct oracle_opts *
 static inline void oracle_fini(struct oracle *oracle)
 {
     nghttp2_session_del(oracle->session);
+    gp_bytes_fini(&oracle->said);
     gp_responder_destroy(oracle->responder);
     for (size_t i = 0; i < oracle->count; i++)
         free(oracle->calls[i].request);
@@ -264,20 +268,25 @@ static inline void to_server(struct oracle *oracle, const uint8_t *data, size_t 
     }
 }
 
-/* All that the client has to say, in one piece, as a client that writes many frames at once would. */
-static inline bool ask_client(struct oracle *oracle)
+/* What the client has to say by now. Asked once for many calls, it says all HEADERS before all DATA. */
+static inline void collect(struct oracle *oracle)
 {
-    struct gp_bytes said;
     const uint8_t *data;
     ssize_t size;
 
-    gp_bytes_init(&said);
     while ((size = nghttp2_session_mem_send(oracle->session, &data)) > 0)
-        CHECK(gp_bytes_append(&said, data, (size_t)size) == 0);
+        CHECK(gp_bytes_append(&oracle->said, data, (size_t)size) == 0);
     CHECK(size == 0);
-    size = (ssize_t)gp_bytes_length(&said);
-    to_server(oracle, gp_bytes_front(&said), (size_t)size);
-    gp_bytes_fini(&said);
+}
+
+/* All of it goes out in one piece, as from a client that writes many frames at once. */
+static inline bool ask_client(struct oracle *oracle)
+{
+    collect(oracle);
+    size_t size = gp_bytes_length(&oracle->said);
+    if (size > 0)
+        to_server(oracle, gp_bytes_front(&oracle->said), size);
+    gp_bytes_clear(&oracle->said);
     return size > 0;
 }
 
@@ -367,6 +376,8 @@ static inline struct call *start_bytes(struct oracle *oracle, const char *path, 
     call->id = nghttp2_submit_request(oracle->session, NULL, fields, sizeof fields / sizeof *fields,
                                       &provider, call);
     CHECK(call->id > 0);
+    if (oracle->together)
+        collect(oracle);
     return call;
 }
 

@@ -238,7 +238,9 @@ static const struct law laws[] = {
      {{HEADERS, GP_FLAG_END_STREAM, 1, P("\x83\x86\x04")},
       {GP_FRAME_CONTINUATION, 0, 1, P("\x2c/grpc.testing.Benchmark")},
       {GP_FRAME_CONTINUATION, 0, 1, P("")},
-      {GP_FRAME_CONTINUATION, GP_FLAG_END_HEADERS, 1, P("Service/StreamingCall")}},
+      {GP_FRAME_CONTINUATION, GP_FLAG_END_HEADERS, 1, P("Service/StreamingCall")},
+      {HEADERS, GP_FLAG_END_STREAM, 3, P("\x83")},
+      {GP_FRAME_CONTINUATION, GP_FLAG_END_HEADERS, 3, P("\x86\x04\x2c" PING_PONG_PATH)}},
      GOOD},
     {"CONTINUATION of nothing",
      {{GP_FRAME_CONTINUATION, GP_FLAG_END_HEADERS, 1, P("")}},
@@ -305,6 +307,78 @@ static void try_law(const struct law *law, size_t cut)
 }
 
 /* --- what no table can hold */
+
+static void say_unary(struct peer *peer, uint32_t id, bool headers, bool data)
+{
+    struct gp_frame frame = {.length = sizeof UNARY - 1, .type = HEADERS, .flags = 4, .stream_id = id};
+
+    if (headers)
+        say_frame(peer, frame, UNARY);
+    frame = (struct gp_frame){.length = sizeof MESSAGE - 1, .type = DATA, .flags = 1, .stream_id = id};
+    if (data)
+        say_frame(peer, frame, MESSAGE);
+}
+
+static void answered(struct peer *peer)
+{
+    CHECK(gp_responder_receive(peer->responder, gp_bytes_front(&peer->said), gp_bytes_length(&peer->said)) ==
+          0);
+    gp_bytes_clear(&peer->said);
+    hear(peer);
+}
+
+/* Ids only rise, also on the short way, where HEADERS and DATA of a unary call stand together. */
+static void ids_rise(void)
+{
+    static const uint32_t ids[] = {1, 3, 5, 9, 7, 9, 2147483647u, 11};
+    struct peer peer;
+
+    greet(&peer);
+    for (unsigned i = 0; i < sizeof ids / sizeof *ids; i++) {
+        say_unary(&peer, ids[i], true, true);
+        if (i == 1) /* the header blocks come to rest */
+            answered(&peer);
+    }
+    answered(&peer);
+    CHECK(peer.counts.started == 5);
+    end(&peer);
+}
+
+/* Nothing may come between a block and its rest, not even what is answered without looking twice. */
+static void blocks_are_whole(void)
+{
+    static const struct law law = {"a call between", .goaway = GP_H2_PROTOCOL_ERROR};
+    struct peer peer;
+
+    greet(&peer);
+    for (uint32_t id = 1; id < 9; id += 2) {
+        say_unary(&peer, id, true, true);
+        answered(&peer);
+    }
+    say_frame(&peer, (struct gp_frame){.length = 1, .type = HEADERS, .stream_id = 9}, "\x83");
+    say_unary(&peer, 11, true, true);
+    CHECK(gp_responder_receive(peer.responder, gp_bytes_front(&peer.said), gp_bytes_length(&peer.said)) != 0);
+    hear(&peer);
+    check_heard(&peer, &law);
+    end(&peer);
+}
+
+/* DATA that stands behind HEADERS and is of another stream is no part of the call. */
+static void neighbours_are_told_apart(void)
+{
+    struct peer peer;
+
+    greet(&peer);
+    for (uint32_t id = 1; id < 20; id += 4) {
+        say_unary(&peer, id, true, false);
+        say_unary(&peer, id + 2, true, false);
+        say_unary(&peer, id, false, true);
+        say_unary(&peer, id + 2, false, true);
+        answered(&peer);
+        CHECK(peer.counts.finished == (id + 3) / 2 && peer.counts.running == 0);
+    }
+    end(&peer);
+}
 
 static void the_beginning(void)
 {
@@ -505,6 +579,9 @@ int main(void)
         try_law(&laws[i], SIZE_MAX);
         try_law(&laws[i], 1);
     }
+    ids_rise();
+    blocks_are_whole();
+    neighbours_are_told_apart();
     the_beginning();
     more_than_the_window();
     too_large();
