@@ -181,7 +181,7 @@ def test_the_names_are_those_of_the_row():
     row = STEADY.row()
     spec = {"connections", "concurrency", "threads", "request_size", "response_size", "messages_per_stream"}
     spec |= {"rate", "arrival", "catch_up", "max_in_flight"}
-    words = {"transport", "kind", "method", "status", "valid", "findings"}
+    words = {"transport", "kind", "method", "status", "causes", "valid", "findings"}
     assert set(checks.NAMES) >= set(row) - spec - words
     for name in set(row) & set(checks.NAMES):
         assert checks.metric(name).value(STEADY) == pytest.approx(row[name]), name
