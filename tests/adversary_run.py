@@ -63,7 +63,8 @@ def run(peer: Peer, transport: str, *, core_retries: bool = False, **load: Any) 
     assert result.calls == sum(result.status.values()) == spec["calls"]
     assert result.latency.count == result.status["OK"]
     assert result.error_latency.count == result.errors - result.status["in_flight_at_end"]
-    assert took < rounds * spec["deadline"] + 1, f"took {took:.1f} s"
+    slack = 1 if transport == "wire" else 3  # C core's threads have other ideas of time
+    assert took < rounds * spec["deadline"] + slack, f"took {took:.1f} s"
     return result
 
 
