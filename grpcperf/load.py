@@ -175,13 +175,15 @@ class LoadRun:
 
 def _result(spec: Load, raw: dict[str, Any], settings: Mapping[str, int | None], **known: Any) -> Result:
     """The Result of the engine's record, with what `known` (arguments of diagnose) has to say about it."""
-    from grpcperf import environment  # late: importing the package should cost little
+    from grpcperf import calibrate, environment  # late: importing the package should cost little
     from grpcperf.diagnose import diagnose
 
+    ceiling = calibrate.known_ceiling() if spec.transport == "wire" else None
+    cpus = os.sched_getaffinity(0)
     return Result.from_engine(
         spec,
         raw,
-        findings=diagnose(spec, raw, settings=settings, client_cpus=os.sched_getaffinity(0), **known),
+        findings=diagnose(spec, raw, settings=settings, client_cpus=cpus, ceiling_rps=ceiling, **known),
         settings=settings,
         environment=environment.summary(),
     )
@@ -290,6 +292,4 @@ def probe(target: Measurable) -> Peer:
     """
     with translated():
         found = _engine.probe(target.address, PROBE_S, engine_tls(target))
-    return Peer(
-        *(found[name] for name in ("resolved", "authority", "connect_s", "handshake_s", "settings"))
-    )
+    return Peer(*(found[name] for name in ("resolved", "authority", "connect_s", "handshake_s", "settings")))

@@ -323,6 +323,19 @@ def test_another_machine_or_version_has_its_own(measured, cache, monkeypatch):
     assert set(json.loads(cache.read_text())) == {"0123", measured.fingerprint}
 
 
+def test_a_load_that_comes_near_it_says_so(mirror, measured, cache):
+    """A ceiling of half what the mirror gives is reached at once."""
+    spec = gp.Load(concurrency=64, duration=0.3, warmup=0.1, cpus=[max(os.sched_getaffinity(0))])
+    rate = gp.load(mirror, spec).throughput_rps
+    calibrate.keep(dataclasses.replace(measured, calls_per_s=rate / 4))
+    found = [finding for finding in gp.load(mirror, spec).findings if finding.code == "client_cpu_saturated"]
+    assert len(found) == 1
+    assert not gp.load(mirror, spec).valid
+    calibrate.keep(dataclasses.replace(measured, calls_per_s=rate * 100))
+    told = [finding.message for finding in gp.load(mirror, spec).findings]
+    assert not [message for message in told if "what it can do here" in message]
+
+
 @pytest.mark.parametrize(
     "text",
     [
