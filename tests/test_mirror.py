@@ -324,7 +324,7 @@ def test_another_machine_or_version_has_its_own(measured, cache, monkeypatch):
 
 
 def test_a_load_that_comes_near_it_says_so(mirror, measured, cache):
-    """A ceiling of half what the mirror gives is reached at once."""
+    """A ceiling far below what the mirror gives is reached at once."""
     spec = gp.Load(concurrency=64, duration=0.3, warmup=0.1, cpus=[max(os.sched_getaffinity(0))])
     rate = gp.load(mirror, spec).throughput_rps
     calibrate.keep(dataclasses.replace(measured, calls_per_s=rate / 4))
