@@ -26,6 +26,7 @@ IN_FLIGHT = 1000
 RUNS = 5
 RUN_S = 0.4
 WARMUP_S = 0.1
+STEADY = 0.7  # the worst run by the best, of a machine at rest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +47,13 @@ class Calibration:
     date: str
     fingerprint: str
 
+    @property
+    def disturbed(self) -> bool:
+        """The runs differ so much that something else must have been running."""
+        return min(self.runs) < STEADY * max(self.runs)
+
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"disturbed": self.disturbed}
 
     def __str__(self) -> str:
         apart = "" if self.client_cpu is not None else ", both on one CPU"
@@ -116,9 +122,13 @@ def _now() -> str:
 
 def known_ceiling() -> float | None:
     """calls/s of one client thread, as last calibrated on this machine with this version; None when it never
-    was. Reads a small file; never raises."""
+    was. Reads a small file; never raises.
+
+    Of the best run, not of the median: what disturbs a run lowers it, and a ceiling that is too low would
+    blame good results.
+    """
     found = recall()
-    return None if found is None else found.calls_per_s
+    return None if found is None else max(found.runs)
 
 
 def recall() -> Calibration | None:
@@ -127,8 +137,10 @@ def recall() -> Calibration | None:
     if not isinstance(entry, dict):
         return None
     try:
-        found = Calibration(**{**entry, "runs": tuple(entry["runs"])})
-        return found if found.calls_per_s > 0 and found.client_cpu_us_per_call > 0 else None
+        known = {name: entry[name] for name in Calibration.__dataclass_fields__}
+        found = Calibration(**known | {"runs": tuple(entry["runs"])})
+        good = min(found.calls_per_s, found.client_cpu_us_per_call, *found.runs) > 0 and found.runs
+        return found if good else None
     except (TypeError, KeyError):  # of another version's making
         return None
 

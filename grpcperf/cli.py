@@ -230,6 +230,8 @@ def _calibrate(options: argparse.Namespace) -> int:
         _print_json(found.as_dict() | {"kept": None if path is None else str(path)})
     else:
         print(found)
+    if found.disturbed:
+        _tell("warning: the runs differ much; with the machine at rest, do it again", OK)
     if path is None:
         _tell("warning: it could not be kept for later runs: is the cache folder writable?", OK)
     return OK

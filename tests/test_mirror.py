@@ -306,7 +306,7 @@ def test_it_is_kept_and_found_again(measured, cache):
     assert calibrate.known_ceiling() is None
     assert calibrate.keep(measured) == cache
     assert calibrate.recall() == measured
-    assert calibrate.known_ceiling() == measured.calls_per_s
+    assert calibrate.known_ceiling() == max(measured.runs)  # what disturbs a run lowers it
     later = dataclasses.replace(measured, calls_per_s=2.0 * measured.calls_per_s)
     calibrate.keep(later)
     assert calibrate.recall() == later
@@ -317,7 +317,7 @@ def test_another_machine_or_version_has_its_own(measured, cache, monkeypatch):
     calibrate.keep(measured)
     monkeypatch.setattr(environment, "fingerprint", lambda: "0123")
     assert calibrate.known_ceiling() is None
-    other = dataclasses.replace(measured, fingerprint="0123", calls_per_s=5.0)
+    other = dataclasses.replace(measured, fingerprint="0123", runs=(4.0, 5.0))
     calibrate.keep(other)
     assert calibrate.known_ceiling() == 5.0
     assert set(json.loads(cache.read_text())) == {"0123", measured.fingerprint}
@@ -327,11 +327,11 @@ def test_a_load_that_comes_near_it_says_so(mirror, measured, cache):
     """A ceiling far below what the mirror gives is reached at once."""
     spec = gp.Load(concurrency=64, duration=0.3, warmup=0.1, cpus=[max(os.sched_getaffinity(0))])
     rate = gp.load(mirror, spec).throughput_rps
-    calibrate.keep(dataclasses.replace(measured, calls_per_s=rate / 4))
+    calibrate.keep(dataclasses.replace(measured, runs=(rate / 4,)))
     found = [finding for finding in gp.load(mirror, spec).findings if finding.code == "client_cpu_saturated"]
     assert len(found) == 1
     assert not gp.load(mirror, spec).valid
-    calibrate.keep(dataclasses.replace(measured, calls_per_s=rate * 100))
+    calibrate.keep(dataclasses.replace(measured, runs=(rate * 100,)))
     told = [finding.message for finding in gp.load(mirror, spec).findings]
     assert not [message for message in told if "what it can do here" in message]
 
@@ -355,10 +355,17 @@ def test_a_spoilt_file_is_as_good_as_none(measured, cache, text):
     cache.write_text(text.replace("FP", environment.fingerprint()), encoding="latin-1")
     assert calibrate.known_ceiling() is None
     calibrate.keep(measured)
-    assert calibrate.known_ceiling() == measured.calls_per_s
+    assert calibrate.recall() == measured
+
+
+def test_disturbed_runs_are_told(measured):
+    assert not dataclasses.replace(measured, runs=(9.0, 10.0, 11.0)).disturbed
+    assert dataclasses.replace(measured, runs=(9.0, 10.0, 6.0)).as_dict()["disturbed"]
 
 
 def test_a_kept_ceiling_that_is_none(measured, cache):
+    calibrate.keep(dataclasses.replace(measured, runs=()))
+    assert calibrate.known_ceiling() is None
     calibrate.keep(dataclasses.replace(measured, calls_per_s=0.0))
     assert calibrate.known_ceiling() is None
 
@@ -375,7 +382,7 @@ def test_calibrate_in_the_shell(cli, cache):
     assert document["calls_per_s"] > 50_000
     assert 0 < document["client_cpu_us_per_call"] < 5
     assert document["kept"] == str(cache)
-    assert calibrate.known_ceiling() == document["calls_per_s"]
+    assert calibrate.known_ceiling() == max(document["runs"])
     cache.unlink()
     cache.parent.rmdir()
     cache.parent.write_text("a file where the folder should be")
