@@ -1,5 +1,7 @@
 """Loads on servers that are not ours: what the client counts is what the server has seen."""
 
+import os
+
 import pytest
 import real_servers
 from adversary_run import TRANSPORTS
@@ -17,6 +19,8 @@ def start(make, *arguments, **more):
     try:
         return make(*arguments, **more)
     except Missing as missing:
+        if os.environ.get("CI"):  # `make test` installs them
+            raise
         pytest.skip(str(missing))
 
 
