@@ -201,8 +201,70 @@ static void id_moves_to_another_connection(void)
     peer_close(&peer);
 }
 
+/* --- told to end -------------------------------------------------------------------------------- */
+
+/* Not before something has come: a stream without an answer is not OK. */
+static void free_running_stream_ends_with_its_first_message(void)
+{
+    struct peer peer;
+
+    peer_open(&peer, &(struct peer_opts){.kind = GP_KIND_BIDI_FREE, .message_bytes = 65530});
+    gp_wire_submit(peer.wire, 0, NOW);
+    look_away(&peer);
+    gp_wire_end(peer.wire, 2000);
+    put_headers(&script, 1, 0, HEADERS_OK);
+    CHECK(peer_say(&peer, &script) == 0 && peer.event_count == 0);
+    put_message(&script, 1, 0, 1);
+    CHECK(peer_say(&peer, &script) == 0);
+    only_event(&peer, GP_CLASS_OK);
+    peer_close(&peer);
+}
+
+static void end_has_its_own_time(void)
+{
+    struct peer peer;
+
+    peer_open(&peer, &(struct peer_opts){.kind = GP_KIND_BIDI_FREE, .message_bytes = 65530});
+    gp_wire_submit(peer.wire, 0, NOW);
+    look_away(&peer);
+    put_headers(&script, 1, 0, HEADERS_OK);
+    put_message(&script, 1, 0, 1);
+    CHECK(peer_say(&peer, &script) == 0);
+    gp_wire_end(peer.wire, 2000);
+    take_events(&peer);
+    CHECK(only_event(&peer, GP_CLASS_OK)->done_ns == 2000);
+    peer_close(&peer);
+}
+
+/* --- causes ------------------------------------------------------------------------------------- */
+
+/* The first of each run of the same class: text costs more than a call. The last word is the connection's. */
+static void cause_is_that_of_the_last_class(void)
+{
+    struct peer peer;
+
+    peer_open(&peer, &(struct peer_opts){0});
+    for (uint32_t i = 0; i < 4; i++)
+        gp_wire_submit(peer.wire, i, NOW);
+    CHECK(gp_wire_cause(peer.wire)[0] == '\0');
+    put_trailers(&script, 1, HEADERS_OK "|grpc-status=13|grpc-message=one");
+    put_trailers(&script, 3, HEADERS_OK "|grpc-status=13|grpc-message=two");
+    CHECK(peer_say(&peer, &script) == 0 && strstr(gp_wire_cause(peer.wire), "one"));
+    CHECK(gp_wire_cause_class(peer.wire) == GP_CLASS_INTERNAL);
+    put_trailers(&script, 5, HEADERS_OK "|grpc-status=14|grpc-message=three");
+    CHECK(peer_say(&peer, &script) == 0 && strstr(gp_wire_cause(peer.wire), "three"));
+    CHECK(gp_wire_cause_class(peer.wire) == GP_CLASS_UNAVAILABLE);
+    gp_wire_lost(peer.wire, "gone", NOW);
+    CHECK(strcmp(gp_wire_cause(peer.wire), "gone") == 0);
+    CHECK(gp_wire_cause_class(peer.wire) == GP_CLASS_TRANSPORT);
+    peer_close(&peer);
+}
+
 int main(void)
 {
+    free_running_stream_ends_with_its_first_message();
+    end_has_its_own_time();
+    cause_is_that_of_the_last_class();
     goaway_refuses_what_is_above_its_last_id();
     goaway_says_why();
     ids_are_used_up();
