@@ -181,8 +181,12 @@ def _outcomes(spec: Load, raw: Mapping[str, Any], interrupted: bool) -> Iterator
         yield finding("no_calls", "no call was sent inside the measured window", measured=0)
     elif not ok:
         worst = max(status, key=lambda name: status[name])
+        advice = "drain for longer: the server had not answered them when the run ended"
         yield finding(
-            "all_failed", f"all {calls:,} calls failed, most as {worst} ({status[worst]:,})", measured=1.0
+            "all_failed",
+            f"all {calls:,} calls failed, most as {worst} ({status[worst]:,})",
+            measured=1.0,
+            advice=advice if worst == "in_flight_at_end" else None,
         )
     elif ok < _threshold("few_samples") and not spec.is_endless:
         yield finding("few_samples", f"{ok:,} OK calls tell no p99", measured=ok)

@@ -159,6 +159,13 @@ def test_a_run_interrupted_before_it_measured_says_only_that():
     assert codes(raw_=nothing, interrupted=True) == ["interrupted"]
 
 
+def test_calls_cut_by_the_drain_want_a_longer_one():
+    """As streams without an end have it whose server is far behind."""
+    (found,) = diagnose(Load(), raw(status={"in_flight_at_end": 8}))
+    assert found.code == "all_failed"
+    assert "drain" in found.advice
+
+
 def test_all_failed_names_the_commonest_status():
     (one,) = diagnose(SPEC, raw(status={"INTERNAL": 3, "UNAVAILABLE": 1005}))
     assert one.message == "all 1,008 calls failed, most as UNAVAILABLE (1,005)"
