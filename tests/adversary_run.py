@@ -18,7 +18,7 @@ DEADLINE_S = 2.0  # of each call; what is decided by the peer's words is decided
 TRANSPORTS = ("wire", "core")
 # gRPC C core 1.51.1 with its retries on ends the whole process when a response has trailers without
 # grpc-status, or headers that end the stream without it (an absl::optional taken without looking).
-CORE_ARGS = {"grpc.enable_retries": 0}
+CORE_ARGS = {"grpc.enable_retries": 1}
 ANY = "any"  # C core is no judge of HTTP/2: what it makes of some violations is told by no rule
 
 
@@ -54,7 +54,7 @@ def run(peer: Peer, transport: str, *, core_retries: bool = False, **load: Any) 
     second."""
     spec = {"calls": CALLS, "warmup": 0, "deadline": DEADLINE_S, "drain": 3.0} | load
     spec.setdefault("concurrency", spec["calls"])
-    if transport == "core" and not core_retries:
+    if transport == "core" and core_retries:
         spec["channel_args"] = CORE_ARGS
     begin = time.monotonic()
     result = gp.load(peer.address, transport=transport, **spec)

@@ -48,10 +48,10 @@ static int copy_args(struct core_client *client, const struct gp_client_opts *op
     add_number(args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     add_number(args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
     add_number(args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    /* A call with retries (C core 1.51) that is cancelled while messages keep coming never gives its status;
-     * these kinds are always ended so. */
-    if (opts->request.kind == GP_KIND_SERVER_STREAM || opts->request.kind == GP_KIND_BIDI_FREE)
-        add_number(args, GRPC_ARG_ENABLE_RETRIES, 0);
+    /* In C core 1.51 retries end the process when a response closes without a grpc-status, and a call that is
+     * cancelled while messages keep coming never gives its status. Who wants to see what they cost can ask
+     * for them. */
+    add_number(args, GRPC_ARG_ENABLE_RETRIES, 0);
     if (opts->authority)
         add_text(args, GRPC_ARG_DEFAULT_AUTHORITY, opts->authority);
     if (opts->tls && opts->tls->server_name)
