@@ -16,6 +16,7 @@ from grpcperf.errors import InvalidRequest
 DAY = 86_400.0
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
+_LEAST_S = 1e-9
 _NANOSECONDS = {
     "ns": 1,
     "us": 1_000,
@@ -44,13 +45,14 @@ _SIZE = re.compile(rf"({_NUMBER})\s*([a-z]*)", re.IGNORECASE)
 def seconds(value: Any, name: str, *, low: float = 0.0, high: float = 7 * DAY, above: bool = False) -> float:
     """A duration in seconds from a number of seconds or a text such as "200ms", "2s", "1m", "50us", "1m30s".
 
-    Bounds are inclusive; `above` excludes `low` itself. Raises InvalidRequest.
+    Bounds are inclusive; `above` excludes `low` itself, and what is less than the engine's 1 ns above it: it
+    would be rounded to `low`. Raises InvalidRequest.
     """
     bounds = f"{'above' if above else 'from'} {format_seconds(low)} to {format_seconds(high)}"
     wanted = f'a duration {bounds}, in seconds or as "200ms", "2s", "1m"'
     number = _parse_seconds(value) if isinstance(value, str) else real(value)
-    if number is None or not low <= number <= high or (above and number == low):
-        raise InvalidRequest(f"{name} must be {wanted}, not {_shown(value)}")
+    if number is None or not low <= number <= high or (above and number < low + _LEAST_S):
+        raise InvalidRequest(f"{name} must be {wanted}, not {shown(value)}")
     return number
 
 
@@ -59,24 +61,24 @@ def size_bytes(value: Any, name: str, *, low: int = 0, high: int = GIB) -> int:
     wanted = f'a size from {low} to {format_bytes(high)}, in bytes or as "64KiB", "1MB"'
     number = _parse_size(value) if isinstance(value, str) else _integer(value)
     if number is None or not low <= number <= high:
-        raise InvalidRequest(f"{name} must be {wanted}, not {_shown(value)}")
+        raise InvalidRequest(f"{name} must be {wanted}, not {shown(value)}")
     return number
 
 
 def count(value: Any, name: str, *, low: int = 1, high: int = 2**31 - 1) -> int:
     """A whole number, given as an int or a text of digits. Raises InvalidRequest."""
     number = _integer(value)
-    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+(_\d+)*\s*", value):
+    if isinstance(value, str) and len(value) <= 64 and re.fullmatch(r"\s*[+-]?\d+(_\d+)*\s*", value):
         number = int(value)
     if number is None or not low <= number <= high:
-        raise InvalidRequest(f"{name} must be a whole number from {low:,} to {high:,}, not {_shown(value)}")
+        raise InvalidRequest(f"{name} must be a whole number from {low:,} to {high:,}, not {shown(value)}")
     return number
 
 
 def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
     """One of the given words. Raises InvalidRequest."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidRequest(f"{name} must be one of {', '.join(map(repr, choices))}, not {_shown(value)}")
+        raise InvalidRequest(f"{name} must be one of {', '.join(map(repr, choices))}, not {shown(value)}")
     return value
 
 
@@ -123,7 +125,7 @@ def real(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # whatever its __float__ raises: it is no number
         return None
     return number if math.isfinite(number) else None
 
@@ -141,8 +143,13 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")  # numpy's own
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def shown(value: Any) -> str:
+    """A value as an error message repeats it: its repr, in short. A repr may fail, also that of an int: with
+    more than 4,300 digits it is none in decimal."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = hex(value) if isinstance(value, int) else f"<{type(value).__name__}>"
     return text if len(text) <= 60 else text[:57] + "..."
 
 

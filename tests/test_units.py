@@ -60,8 +60,10 @@ def test_what_is_no_duration_is_named_with_its_bounds(value):
 
 def test_a_duration_may_have_to_be_above_its_bound():
     assert units.seconds(0, "drain") == 0
-    with pytest.raises(InvalidRequest, match="above 0 s to 7 d"):
-        units.seconds(0, "duration", above=True)
+    for value in (0, "0s", 1e-12, "0.9ns"):  # less than the engine's unit would be rounded to no time at all
+        with pytest.raises(InvalidRequest, match="above 0 s to 7 d"):
+            units.seconds(value, "duration", above=True)
+    assert units.seconds("1ns", "duration", above=True) == 1e-9
 
 
 @pytest.mark.parametrize(
@@ -112,6 +114,23 @@ def test_what_is_no_count_is_named_with_its_bounds(value):
 def test_a_long_value_is_not_repeated_in_full():
     with pytest.raises(InvalidRequest) as caught:
         units.count("x" * 10_000, "calls")
+    assert len(str(caught.value)) < 200
+
+
+class Unshowable:
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+    __float__ = __repr__
+
+
+@pytest.mark.parametrize(
+    "value", [10**5000, -(10**5000), "9" * 5000, Unshowable()], ids=["large", "negative", "text", "object"]
+)
+@pytest.mark.parametrize("check", [units.count, units.size_bytes, units.seconds])
+def test_a_value_that_cannot_even_be_shown_is_refused_all_the_same(check, value):
+    with pytest.raises(InvalidRequest, match=r"^calls must be .* not ") as caught:
+        check(value, "calls")
     assert len(str(caught.value)) < 200
 
 
