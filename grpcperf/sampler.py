@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 from grpcperf import _engine, units
-from grpcperf.errors import Error, InvalidRequest
+from grpcperf.engine import translated
+from grpcperf.errors import Error, InvalidRequest, ServerDied
 from grpcperf.targets.target import Measurable, as_target
 
 if TYPE_CHECKING:
@@ -29,31 +31,32 @@ class Sampler:
 
     `target` is a server, a gp.Target with pid=, or a process's number. `pss`: also the proportional share,
     once a second at most. Readings follow a fixed schedule: one that comes late does not shift the next, and
-    those that were missed are left out. When the target dies the series ends.
+    those that were missed are left out. When the target dies the series ends. One that is dropped ends, too.
 
-    Raises InvalidRequest when no process is known.
+    Raises InvalidRequest when no process is known; entering it raises ServerDied or EngineError when the
+    process is gone or not to be seen.
     """
 
     def __init__(
         self, target: Measurable | int | str, *, interval: float | str = 0.05, pss: bool = False
     ) -> None:
-        self._interval = units.seconds(interval, "interval", low=0.001, high=3600.0)
+        seconds = units.seconds(interval, "interval", low=0.001, high=3600.0)
         self._target = None if isinstance(target, int) else as_target(target)
         pid = target if isinstance(target, int) else self._target.pid if self._target else None
         if pid is None:
             raise InvalidRequest(f"Sampler of {target!r}: the process is not known; give pid= to gp.Target")
-        self._pid = units.count(pid, "pid", high=2**22)
-        self._pss = bool(pss)
-        self._rows: list[dict[str, Any]] = []
-        self._stop = threading.Event()
+        self._series = _Series(units.count(pid, "pid", high=2**22), self._target, seconds, pss=bool(pss))
+        self._series.owner = weakref.ref(self)
         self._thread: threading.Thread | None = None
-        self._started_s = 0.0
 
     def __enter__(self) -> Self:
         if self._thread is not None:
             raise InvalidRequest("a Sampler is entered once; make another")
-        self._started_s = time.monotonic()
-        self._thread = threading.Thread(target=self._watch, name="grpcperf-sampler", daemon=True)
+        if self._target is not None:
+            self._target.require_usable()
+        with translated():  # what can be told at once should not be found out from an empty series
+            _engine.process_sample(self._series.pid)
+        self._thread = threading.Thread(target=self._series.watch, name="grpcperf-sampler", daemon=True)
         self._thread.start()
         return self
 
@@ -62,14 +65,18 @@ class Sampler:
 
     def stop(self) -> None:
         """End the series. Idempotent."""
-        self._stop.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        self._series.stop.set()
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_series"):
+            self._series.stop.set()
 
     def rows(self) -> list[dict[str, Any]]:
         """The readings so far, oldest first. `time` is seconds since entering, `cpu` the CPUs in use since
         the reading before, sizes are bytes; None where a value was not read at that moment."""
-        return [dict.fromkeys(COLUMNS) | row for row in self._rows]
+        return [dict.fromkeys(COLUMNS) | row for row in list(self._series.rows)]
 
     def frame(self) -> pd.DataFrame:
         """rows() as a pandas frame, in columns of numbers with NaN for what was not read."""
@@ -78,45 +85,69 @@ class Sampler:
         frame = pd.DataFrame(self.rows(), columns=list(COLUMNS))
         return frame.apply(pd.to_numeric)
 
-    # --- the thread
+    def __repr__(self) -> str:
+        series = self._series
+        state = "stopped" if series.stop.is_set() else "running" if self._thread else "not entered"
+        return f"<Sampler of pid {series.pid}, {len(series.rows)} readings, {state}>"
 
-    def _watch(self) -> None:
+
+class _Series:
+    """What the thread works on. It knows nothing of the Sampler, so that one which is dropped, be it by an
+    interrupt before it was stopped, can end its thread."""
+
+    owner: weakref.ref[Sampler]
+
+    def __init__(self, pid: int, target: Measurable | None, interval_s: float, *, pss: bool) -> None:
+        self.pid = pid
+        self.rows: list[dict[str, Any]] = []
+        self.stop = threading.Event()
+        self._target = target
+        self._interval_s = interval_s
+        self._pss = pss
+        self._started_s = 0.0
+
+    def watch(self) -> None:
         inside_due = pss_due = 0.0
-        due = self._started_s
-        while True:
+        due = self._started_s = time.monotonic()
+        while self.owner() is not None:  # looked at as well: an interrupt may strike in its __del__
             now = time.monotonic() - self._started_s
-            row = self._read(pss=self._pss and now >= pss_due)
-            if row is None:
+            try:
+                row = self._read(pss=self._pss and now >= pss_due)
+            except ServerDied:
                 return
             if "pss" in row:
                 pss_due = now + PSS_S
-            if now >= inside_due:
+            if row and now >= inside_due:
                 inside = self._ask()
                 row |= inside
                 inside_due = now + (INSIDE_S if inside else ALONE_S)
-            self._rows.append(row)
-            due += self._interval
+            if row:
+                self.rows.append(row)
+            due += self._interval_s
             late = time.monotonic() - due
             if late > 0:
-                due += (late // self._interval) * self._interval
-            if self._stop.wait(max(0.0, due - time.monotonic())):
+                due += (late // self._interval_s) * self._interval_s
+            if self.stop.wait(max(0.0, due - time.monotonic())):
                 return
 
-    def _read(self, *, pss: bool) -> dict[str, Any] | None:
-        """What the kernel says; None when the process is gone."""
+    def _read(self, *, pss: bool) -> dict[str, Any]:
+        """What the kernel says; nothing when it cannot be read this time, as for want of a descriptor."""
         try:
-            sample = _engine.process_sample(self._pid, pss=pss, fds=True)
-        except _engine.EngineFailure:
-            return None
+            with translated():
+                sample = _engine.process_sample(self.pid, pss=pss, fds=True)
+        except ServerDied:
+            raise
+        except Error:
+            return {}
         row: dict[str, Any] = {name: sample[name] for name in _PROCESS if name in sample}
         row["time"] = float(sample["time"]) - self._started_s
         row["cpu"] = self._cpus_in_use(row)
         return row
 
     def _cpus_in_use(self, row: dict[str, Any]) -> float | None:
-        if not self._rows:
+        if not self.rows:
             return None
-        before = self._rows[-1]
+        before = self.rows[-1]
         used = sum(row[name] - before[name] for name in ("cpu_user_s", "cpu_system_s"))
         span = row["time"] - before["time"]
         return float(used / span) if span > 0 else None
@@ -128,7 +159,3 @@ class Sampler:
         except Error:
             return {}
         return {name: said[name] for name in (*_INSIDE, *_COUNTED) if name in said}
-
-    def __repr__(self) -> str:
-        state = "stopped" if self._stop.is_set() else "running" if self._thread else "not entered"
-        return f"<Sampler of pid {self._pid}, {len(self._rows)} readings, {state}>"

@@ -1,6 +1,7 @@
 """Sampler: a process over time."""
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -92,6 +93,67 @@ def test_it_leaves_no_thread():
     assert "stopped" in repr(sampler)
     with pytest.raises(gp.InvalidRequest, match="once"):
         sampler.__enter__()
+
+
+def is_sampling() -> bool:
+    return any(thread.name == "grpcperf-sampler" and thread.is_alive() for thread in threading.enumerate())
+
+
+def test_one_that_is_dropped_ends(within):
+    sampler = gp.Sampler(os.getpid(), interval=0.01).__enter__()
+    assert is_sampling()
+    del sampler
+    assert within(2, lambda: not is_sampling())
+
+
+def test_interrupts_leave_no_thread(within):
+    """Wherever they come: before the block, in it, or while it is left."""
+
+    armed = False
+
+    def interrupt(*_):
+        if armed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for number in range(150):
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 + number * 4e-6)
+                with gp.Sampler(os.getpid(), interval=0.001):
+                    pass
+                armed = False
+            except KeyboardInterrupt:
+                armed = False
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert within(2, lambda: not is_sampling())
+
+
+def test_a_target_that_cannot_be_read_is_told_on_entering():
+    server = gp.Server()
+    server.close()
+    with pytest.raises(gp.InvalidRequest, match="cannot be used"):
+        gp.Sampler(server).__enter__()
+    with pytest.raises(gp.ServerDied, match=f"process {server.pid} is gone"):
+        gp.Sampler(server.pid).__enter__()
+
+
+def test_a_want_of_descriptors_is_a_gap_and_no_end(within):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with gp.Sampler(os.getpid(), interval=0.005) as sampler:
+        assert within(2, lambda: sampler.rows())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            time.sleep(0.1)
+            count = len(sampler.rows())
+            time.sleep(0.1)
+            assert len(sampler.rows()) == count
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert within(2, lambda: len(sampler.rows()) > count)
 
 
 @pytest.mark.parametrize(
