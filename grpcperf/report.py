@@ -71,18 +71,28 @@ def render(page: Page) -> str:
 
 def require_writable(path: Path) -> None:
     """Raise EngineError when no page can be written there, for who asks before measuring for a minute."""
-    folder = path.absolute().parent
-    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+    try:
+        place = path.resolve()
+        device = place.exists() and not place.is_file()
+        usable = not place.is_dir() and (
+            os.access(place, os.W_OK) if device else os.access(place.parent, os.W_OK | os.X_OK)
+        )
+    except OSError:  # the working directory is gone, a name is too long
+        usable = False
+    if not usable:
         raise EngineError(f"{path} cannot be written: choose another place for the page")
 
 
 def write(page: Page, path: Path) -> Path:
-    """Write the page, whole or not at all; returns its absolute path. Raises EngineError when it cannot be
-    written."""
+    """Write the page, whole or not at all; returns its absolute path. What is no file, as /dev/null, is
+    written to; a link leads to what is written. Raises EngineError when it cannot be written."""
     text = render(page)
-    path = path.absolute()
     temporary: Path | None = None
     try:
+        path = path.resolve()
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+            return path
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
             temporary = Path(file.name)
             file.write(text)

@@ -12,7 +12,7 @@ import pytest
 
 from grpcperf import demo, demo_page, plot
 from grpcperf.errors import EngineError
-from grpcperf.report import Page, Section, Table, render, write
+from grpcperf.report import Page, Section, Table, render, require_writable, write
 
 
 @pytest.fixture
@@ -152,6 +152,40 @@ def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path):
     with pytest.raises(EngineError, match="cannot be written"):
         write(page, tmp_path / "folder")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_page_goes_where_a_link_leads_and_takes_no_devices_place(tmp_path):
+    page = Page(title="t", lead="l", sections=[])
+    real, link, pipe = tmp_path / "real.html", tmp_path / "link.html", tmp_path / "pipe"
+    real.write_text("old")
+    link.symlink_to(real)
+    assert write(page, link) == real
+    assert link.is_symlink()
+    assert real.read_text().startswith("<!doctype html>")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    require_writable(pipe)
+    write(page, pipe)
+    assert os.read(reader, 15) == b"<!doctype html>"
+    os.close(reader)
+    assert pipe.is_fifo()
+    require_writable(Path(os.devnull))
+    write(page, Path(os.devnull))
+    assert Path(os.devnull).is_char_device()
+
+
+@pytest.mark.parametrize("name", ["no/such/x.html", ".", "x" * 300])
+def test_where_no_page_can_be_is_told_before_measuring(tmp_path, name):
+    with pytest.raises(EngineError, match="cannot be written"):
+        require_writable(tmp_path / name)
+
+
+def test_no_page_can_be_in_a_folder_that_is_gone(tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(EngineError, match="cannot be written"):
+        require_writable(Path("x.html"))
 
 
 def test_texts_are_escaped():
