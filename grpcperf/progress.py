@@ -32,12 +32,18 @@ class Progress:
         duration = float(spec.duration) if spec.duration is not None else None
         wanted = someone_watches() if show is None else show
         short = duration is not None and float(spec.warmup) + duration <= SHORTEST_S
-        self._wanted = wanted and not short
+        self._wanted = wanted and not short and sys.stderr is not None
         self._by_time = duration is not None
 
     def update(self, now: Snapshot) -> None:
         if not self._wanted or now.phase == "connect":
             return
+        try:
+            self._show(now)
+        except (OSError, ValueError):  # the terminal is gone: a run is not lost for that
+            self._wanted = False
+
+    def _show(self, now: Snapshot) -> None:
         if self._bar is None:
             self._bar = self._make(now.phase)
         done = now.elapsed_s if self._by_time else float(now.calls)
@@ -50,6 +56,7 @@ class Progress:
 
     def close(self) -> None:
         if self._bar is not None:
+            self._bar.disable |= not self._wanted  # then it is not to be cleared either
             self._bar.close()
             self._bar = None
 

@@ -1,5 +1,6 @@
 """load and start: runs against a real server, whose own counts are the second way to know."""
 
+import errno
 import io
 import json
 import os
@@ -332,6 +333,21 @@ def test_a_person_sees_how_far_a_long_run_is(monkeypatch):
     text = shown(monkeypatch, gp.Load(duration=10), [Snapshot("warmup", 0, 0, 0), HALF])
     assert "50%" in text
     assert "5.0/10.0 s, 200 calls/s, 2 failed" in text
+
+
+class Gone(Terminal):
+    """A terminal whose window has been closed."""
+
+    def write(self, text):
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("stderr", [None, Gone()])
+def test_a_run_is_not_lost_with_the_terminal(monkeypatch, stderr):
+    monkeypatch.setattr("sys.stderr", stderr)
+    with Progress(gp.Load(duration=10), True) as bar:
+        bar.update(HALF)
+        bar.update(HALF)
 
 
 def test_progress_of_a_run_by_calls(monkeypatch):
