@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from grpcperf import _engine
 from grpcperf.errors import from_engine
@@ -14,10 +13,14 @@ from grpcperf.errors import from_engine
 os.register_at_fork(after_in_child=_engine.abandon_after_fork)
 
 
-@contextmanager
-def translated() -> Iterator[None]:
+class translated:  # no contextmanager: its frames would stand in every traceback
     """Around calls of _engine: its failures become grpcperf.Error, without a chain that says nothing more."""
-    try:
-        yield
-    except _engine.EngineFailure as failure:
-        raise from_engine(failure) from None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, _engine.EngineFailure):
+            raise from_engine(error) from None
