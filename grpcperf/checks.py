@@ -73,6 +73,11 @@ class Metric:
     def interval(self, result: Result, *, confidence: float = stats.CONFIDENCE) -> Interval | None:
         """The confidence interval, inside what is possible; None where there is none (counts, extremes,
         costs)."""
+        level = units.real(confidence)
+        if level is None or not 0 < level < 1:
+            raise InvalidRequest(
+                f"confidence must lie between 0 and 1, as 0.95, not {units.shown(confidence)}"
+            )
         if self.attribute == "throughput_rps":
             return stats.rate_interval(result.windows, result.throughput_rps, confidence=confidence)
         # Windows hold latencies, which are the service time as long as the loop is closed.
@@ -139,9 +144,13 @@ class Outcome:
 def metric(name: str) -> Metric:
     """The metric of this name: p50, p99, p999, p99.95, min, mean, max (seconds); any number of Result.row();
     status_UNAVAILABLE and the like. Raises InvalidRequest, with the names nearest to it."""
-    if isinstance(name, str) and (digits := re.fullmatch(r"p(\d{1,2})(?:\.?(\d+))?", name)):
+    if not isinstance(name, str):
+        raise InvalidRequest(f"a metric must be a text such as 'p99' or 'errors', not {units.shown(name)}")
+    if re.fullmatch(r"p1\d\d+", name):
+        raise InvalidRequest(f"metric {name!r}: the largest is 'max', and the percentile p10.5 has a point")
+    if digits := re.fullmatch(r"p(\d{1,2})(?:\.?(\d+))?", name):
         return Metric(name, "s", "latency", f"0.{int(digits[1]):02d}{digits[2] or ''}")
-    if isinstance(name, str) and name.startswith("status_") and name[len("status_") :] in CLASSES:
+    if name.startswith("status_") and name[len("status_") :] in CLASSES:
         return Metric(name, "", "status", name[len("status_") :])
     refuse_unknown([name], NAMES, "metric")
     if name in _LATENCIES:
@@ -163,7 +172,9 @@ def check(name: str, bound: Any) -> Check:
     if isinstance(bound, str):
         parts = re.fullmatch(r"\s*(<=|>=|==|<|>)?\s*(.+?)\s*", bound)
         if parts is None:
-            raise InvalidRequest(f'the bound of {name} must be like "<5ms", ">=100" or "==0", not {bound!r}')
+            raise InvalidRequest(
+                f'the bound of {name} must be like "<5ms", ">=100" or "==0", not {units.shown(bound)}'
+            )
         operator, text = parts[1] or "==", parts[2]
     return Check(which, operator, _bound(which, text, bound))
 
@@ -172,7 +183,7 @@ def parse(text: str) -> Check:
     """A check as the shell has it: 'p99<5ms', 'errors==0', 'throughput_rps>10000'. Raises InvalidRequest."""
     parts = re.fullmatch(r"\s*([^<>=\s]+)\s*([<>=].*)", text) if isinstance(text, str) else None
     if parts is None:
-        raise InvalidRequest(f"a check must be like 'p99<5ms' or 'errors==0', not {text!r}")
+        raise InvalidRequest(f"a check must be like 'p99<5ms' or 'errors==0', not {units.shown(text)}")
     return check(parts[1], parts[2])
 
 
@@ -221,7 +232,7 @@ def _bound(which: Metric, value: Any, given: Any) -> float:
         number = None
     if number is None or number != number:
         kind = 'a duration such as "<5ms"' if which.unit else 'a number such as ">10000"'
-        raise InvalidRequest(f"the bound of {which.name} must be {kind}, not {given!r}")
+        raise InvalidRequest(f"the bound of {which.name} must be {kind}, not {units.shown(given)}")
     return number
 
 

@@ -196,6 +196,18 @@ def test_percentiles_of_any_digits(name, q):
     assert checks.metric(name).value(many) == many.latency.quantile(q)
 
 
+@pytest.mark.parametrize("confidence", [0, 1, -1, 95, float("nan"), None, "0.95"])
+def test_a_confidence_that_is_none_is_refused(confidence):
+    with pytest.raises(InvalidRequest, match="confidence must lie between 0 and 1"):
+        STEADY.interval("p99", confidence=confidence)
+
+
+@pytest.mark.parametrize("name", [None, 5, b"p99", ["p99"]])
+def test_a_metric_that_is_no_text_is_refused(name):
+    with pytest.raises(InvalidRequest, match="a metric must be a text"):
+        STEADY.interval(name)
+
+
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -207,6 +219,9 @@ def test_percentiles_of_any_digits(name, q):
         ("", "unknown metric ''"),
         ("p", "unknown metric 'p'"),
         ("p1000000000x", "unknown metric"),
+        ("p100", "the largest is 'max'"),
+        ("p105", "p10.5 has a point"),
+        ("latency_p100_us", "unknown metric"),
     ],
 )
 def test_an_unknown_metric_is_refused_with_the_nearest(name, says):
@@ -234,6 +249,7 @@ def test_an_unknown_metric_is_refused_before_anything_fails():
         ("errors", float("nan")),
         ("errors", True),
         ("errors", [0]),
+        pytest.param("errors", 10**5000, id="large"),
         ("latency_p99_us", "<5 apples"),
         ("throughput_rps", ">fast"),
     ],
