@@ -46,7 +46,7 @@ def process_sample(
     fds: bool = False,
 ) -> dict[str, int | float]:
     """time (monotonic seconds), rss, rss_anon, peak_rss, cpu_user_s, cpu_system_s, threads; pss; writable,
-    mappings; sockets; context_switches; fds, where asked for."""
+    mappings; sockets; context_switches; fds, where asked for and allowed to be seen."""
 
 def fd_limit(pid: int = 0) -> tuple[int, int]:
     """Soft and hard limit on open descriptors of a process (0: this one); -1 for no limit."""

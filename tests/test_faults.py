@@ -201,6 +201,17 @@ def test_the_servers_limit_counts_too():
         assert gp.load(server, calls=100, connections=10, warmup=0).errors == 0
 
 
+def test_no_descriptor_at_all_is_too_few():
+    with gp.Server() as server:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            with pytest.raises(gp.EngineError, match=r"a connection needs .* descriptors"):
+                gp.load(server, calls=1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_the_shell_raises_its_own_soft_limit():
     command = f"{sys.executable} -P -m grpcperf load --connections 250 -n 500 --warmup 0 --json"
     script = f"ulimit -S -n 200; exec {command}"

@@ -159,6 +159,7 @@ static void read_maps(int directory, struct gp_procfs_sample *sample)
 
     if (lines_open(&lines, directory, "maps"))
         return;
+    sample->known |= GP_PROCFS_MAPS;
     while (lines_next(&lines, line, sizeof line)) {
         sample->mappings++;
         sample->writable_bytes += writable_bytes(line);
@@ -176,7 +177,7 @@ static void read_pss(int directory, struct gp_procfs_sample *sample)
         return;
     while (lines_next(&lines, line, sizeof line))
         if (is_field(line, "Pss:", &kib))
-            sample->pss_bytes = kib * 1024;
+            sample->pss_bytes = kib * 1024, sample->known |= GP_PROCFS_PSS;
     close(lines.fd);
 }
 
@@ -224,6 +225,7 @@ static void read_descriptors(int directory, pid_t pid, unsigned parts, struct gp
 {
     if (each_entry(directory, "fd", parts & GP_PROCFS_SOCKETS ? count_socket : count_descriptor, sample))
         return;
+    sample->known |= parts & (GP_PROCFS_FDS | GP_PROCFS_SOCKETS);
     if (pid == getpid())
         sample->fds -= 2; /* the folder of the process and the folder "fd" are ours for this moment only */
     if (!(parts & GP_PROCFS_FDS))
@@ -261,8 +263,8 @@ static enum reading read_parts(int directory, pid_t pid, unsigned parts, struct 
         read_pss(directory, sample);
     if (parts & (GP_PROCFS_FDS | GP_PROCFS_SOCKETS))
         read_descriptors(directory, pid, parts, sample);
-    if (parts & GP_PROCFS_SWITCHES)
-        each_entry(directory, "task", count_switches, sample);
+    if (parts & GP_PROCFS_SWITCHES && each_entry(directory, "task", count_switches, sample) == 0)
+        sample->known |= GP_PROCFS_SWITCHES;
     return ALIVE;
 }
 

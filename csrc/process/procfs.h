@@ -16,9 +16,11 @@ struct gp_procfs_sample {
     uint32_t mappings;       /* their number, all of them; only with GP_PROCFS_MAPS */
     double cpu_user_s, cpu_system_s;
     uint32_t threads;
-    uint32_t fds;              /* 0 when not allowed to look, as PSS and the mappings are then */
+    uint32_t fds;              /* only with GP_PROCFS_FDS */
     uint32_t sockets;          /* those of the fds that are sockets; only with GP_PROCFS_SOCKETS */
     uint64_t context_switches; /* voluntary and not, of the threads alive; only with GP_PROCFS_SWITCHES */
+    unsigned
+        known; /* the parts that could be read: those of another user's process are mostly not ours to see */
 };
 
 enum gp_procfs_parts {

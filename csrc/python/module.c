@@ -139,7 +139,7 @@ static PyObject *sample_to_python(unsigned parts, const struct gp_procfs_sample 
         Py_BuildValue("{sdsKsKsKsdsdsI}", "time", seconds(s->time_ns), "rss", (u)s->rss_bytes, "rss_anon",
                       (u)s->rss_anon_bytes, "peak_rss", (u)s->peak_rss_bytes, "cpu_user_s", s->cpu_user_s,
                       "cpu_system_s", s->cpu_system_s, "threads", (unsigned)s->threads);
-    if (dict && add_parts(dict, parts, s))
+    if (dict && add_parts(dict, parts & s->known, s))
         Py_CLEAR(dict);
     return dict;
 }

@@ -311,7 +311,7 @@ static void nonsense_is_refused(void)
 }
 
 /* A process that gave its rights away may look at another's CPU and memory, but not into its descriptors. */
-static void the_forbidden_reads_as_zero(void)
+static void the_forbidden_is_not_known(void)
 {
     if (geteuid() != 0)
         return; /* needs a user to become */
@@ -320,6 +320,8 @@ static void the_forbidden_reads_as_zero(void)
         CHECK(setgid(65534) == 0 && setuid(65534) == 0);
         struct gp_procfs_sample sample = sample_of(parent, 31);
         CHECK(sample.fds == 0 && sample.sockets == 0 && sample.mappings == 0 && sample.pss_bytes == 0);
+        CHECK(sample.known == GP_PROCFS_SWITCHES);
+        CHECK(sample_of(getpid(), 31).known == 31);
         CHECK(sample.rss_bytes > MIB && sample.threads == 1 && sample.cpu_user_s > 0);
         uint64_t soft, hard;
         struct rlimit limit;
@@ -364,7 +366,7 @@ int main(void)
     dying_while_read_is_no_reading_of_zero();
     a_process_without_its_main_thread_is_not_dead();
     nonsense_is_refused();
-    the_forbidden_reads_as_zero();
+    the_forbidden_is_not_known();
     descriptor_limits_are_known();
     return 0;
 }
