@@ -116,6 +116,7 @@ def test_a_server_shows_itself(server):
     "arguments",
     [
         {"limits": ["semaphore:100"]},
+        {"limits": 100},
         {"keepalive": 10},
         {"forward": "127.0.0.1:1"},
         {"count_allocations": True},
@@ -141,6 +142,12 @@ def test_arguments_of_later_versions_are_refused_not_ignored(arguments):
         ({"cpus": []}, "cpus"),
         ({"env": {"A=B": "x"}}, "env"),
         ({"env": {"A": 1}}, "env"),
+        ({"env": "A=1"}, "env"),
+        ({"env": {"A": "\ud800"}}, "encoding"),
+        ({"channel_args": {"grpc.x": "\ud800"}}, "encoding"),
+        ({"channel_args": 5}, "channel_args"),
+        ({"behaviour": 0}, "behaviour"),
+        ({"behaviour": {"delay-us": 1, "delay_us": 2}}, "twice"),
         ({"port": 65_536}, "port"),
         ({"port": -1}, "port"),
     ],
@@ -263,6 +270,14 @@ def test_a_server_that_cannot_start_says_why(children):
         assert children(os.getpid()) == before
 
 
+def test_a_server_that_does_not_understand_its_arguments_says_which():
+    """Its usage, which comes after that, is no reason."""
+    with pytest.raises(
+        gp.EngineError, match=r"did not start: grpcperf-server: --channel-arg: .*95 characters"
+    ):
+        gp.Server(channel_args={"x" * 96: 1})
+
+
 def test_a_port_can_be_chosen():
     with gp.Server() as probe:
         port = int(probe.address.rpartition(":")[2])
@@ -294,6 +309,10 @@ def test_addresses(address):
         "::1:80",
         "http://localhost:80",
         "unix:",
+        "a\0b:80",
+        "a\nb:80",
+        "unix:/tmp/a\0b",
+        "\udcff:80",
         None,
         5,
         b"a:1",
@@ -324,6 +343,14 @@ def test_without_a_pid_there_is_no_memory(server):
     with pytest.raises(gp.InvalidRequest, match="pid="):
         gp.Target(server.address).memstats()
     assert gp.load(server.address, concurrency=2, calls=20, warmup=0).server_cpu_us_per_call is None
+
+
+@pytest.mark.parametrize(
+    "authority", ["", " ", "a b", "a\r\nx: y", "a\0b", "h\u00fclle", "\udcff", "x" * 600, 5]
+)
+def test_an_authority_that_is_none(authority):
+    with pytest.raises(gp.InvalidRequest, match="authority must be"):
+        gp.Target("127.0.0.1:1", authority=authority)
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1, "x"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from grpcperf import _engine, units
 from grpcperf.engine import translated
-from grpcperf.errors import EngineError, InvalidRequest, ServerDied
+from grpcperf.errors import EngineError, Error, InvalidRequest, ServerDied
 from grpcperf.memstats import MemStats
 from grpcperf.spec import check_cpus
 from grpcperf.targets.target import Counters, Measurable, process_sample
@@ -69,18 +69,19 @@ class NativeChild(Measurable):
             argv += [option, f"/proc/self/fd/{descriptor}"]
         if (allowed := check_cpus(cpus)) is not None:
             argv += ["--cpus", ",".join(map(str, allowed))]
-        environment = {**os.environ, **_check_env(env or {})}
+        environment = {**os.environ, **_check_env(env)}
+        _require_encodable(argv)
         with translated():
             self._child = _engine.Child(argv, environment, list((files or {}).values()))
         try:
             with translated():
                 ready = self._child.ready(READY_S)
         except BaseException as error:
-            words = self._child.stderr_tail().strip()
+            words = self._last_words(self._child)
             self._child.close(0.0)
             self.closed = True
             if isinstance(error, ServerDied) and words:
-                raise EngineError(f"the {self._title} did not start: {words.splitlines()[-1]}") from None
+                raise EngineError(f"the {self._title} did not start: {words}") from None
             raise
         self.pid = self._child.pid
         self.address = host if host.startswith("unix:") else f"{_reached(host)}:{ready['port']}"
@@ -122,7 +123,10 @@ class NativeChild(Measurable):
             with translated():
                 return question(self._child)
         except ServerDied:
-            self.require_usable()  # the same with its reason, where it is known by now
+            try:
+                self.require_usable()
+            except Error as told:  # the same with its reason, where it is known by now
+                raise told from None
             raise
 
     # --- its life
@@ -146,9 +150,15 @@ class NativeChild(Measurable):
         if self.closed or self._child is None:
             raise InvalidRequest(f"{self!r}: it cannot be used any more")
         if reason := self.death():
-            words = self._child.stderr_tail().strip()
-            last = f"; its last words: {words.splitlines()[-1]}" if words else ""
+            words = self._last_words(self._child)
+            last = f"; its last words: {words}" if words else ""
             raise ServerDied(f"the server at {self.address} (pid {self.pid}) died: {reason}{last}")
+
+    def _last_words(self, child: _engine.Child) -> str:
+        """The last line it wrote in its own name, before its usage say; else the last of all."""
+        lines = child.stderr_tail().strip().splitlines()
+        own = [line for line in lines if line.startswith(self._executable)]
+        return (own or lines or [""])[-1]
 
     def close(self) -> None:
         """End it, within 2 s also when it is stopped. Idempotent; quiet when it is dead; in a forked child it
@@ -162,8 +172,10 @@ class NativeChild(Measurable):
     def __del__(self) -> None:
         if self._child is None or self.closed or os.getpid() != self._owner:
             return
-        warnings.warn(f"{self!r} was dropped without close()", ResourceWarning, stacklevel=2, source=self)
-        self.close()
+        try:
+            warnings.warn(f"{self!r} was dropped without close()", ResourceWarning, stacklevel=2, source=self)
+        finally:  # a warning may have been made an error
+            self.close()
 
     def __repr__(self) -> str:
         if self._child is None or self.pid is None:
@@ -233,7 +245,8 @@ def check_listen(listen: object) -> str:
         if re.fullmatch(r"[A-Za-z0-9.-]+", listen):
             return listen
     raise InvalidRequest(
-        f'listen must be an IP address such as "127.0.0.1" or "::1", or "unix:/path", not {listen!r}'
+        'listen must be an IP address such as "127.0.0.1" or "::1", or "unix:/path", '
+        f"not {units.shown(listen)}"
     )
 
 
@@ -249,7 +262,11 @@ def _reached(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}.get(host, host)
 
 
-def _check_env(env: Mapping[str, str]) -> dict[str, str]:
+def _check_env(env: Mapping[str, str] | None) -> dict[str, str]:
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping):
+        raise InvalidRequest(f"env must be a dict of texts, not {units.shown(env)}")
     for name, value in env.items():
         if (
             not isinstance(name, str)
@@ -258,5 +275,16 @@ def _check_env(env: Mapping[str, str]) -> dict[str, str]:
             or "=" in name
             or "\0" in name + value
         ):
-            raise InvalidRequest(f"env must be a dict of texts, not {{{name!r}: {value!r}}}")
+            raise InvalidRequest(
+                f"env must be a dict of texts, not {{{units.shown(name)}: {units.shown(value)}}}"
+            )
+        _require_encodable((name, value))
     return dict(env)
+
+
+def _require_encodable(texts: Iterable[str]) -> None:
+    for text in texts:
+        try:
+            os.fsencode(text)
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"{units.shown(text)} has no encoding that a process could take") from None

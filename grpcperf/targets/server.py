@@ -56,7 +56,7 @@ class Server(NativeChild):
     ) -> None:
         super().__init__()
         _refuse_unbuilt(
-            limits=list(limits),
+            limits=limits,
             keepalive=keepalive,
             forward=forward,
             count_allocations=count_allocations,
@@ -66,9 +66,9 @@ class Server(NativeChild):
         if max_concurrent_streams is not None:
             streams = units.count(max_concurrent_streams, "max_concurrent_streams")
             arguments += ["--max-concurrent-streams", str(streams)]
-        for key, value in check_channel_args(channel_args or {}).items():
+        for key, value in check_channel_args({} if channel_args is None else channel_args).items():
             arguments += ["--channel-arg", f"{key}={value}"]
-        for key, value in check_behaviour(behaviour or {}).items():
+        for key, value in check_behaviour({} if behaviour is None else behaviour).items():
             arguments += ["--behaviour", f"{key}={value}"]
         files = _tls_files(tls)
         self._start(arguments, listen=listen, port=port, cpus=cpus, env=env, files=files)
@@ -97,9 +97,13 @@ def server_executable() -> Path:
 def check_behaviour(behaviour: Mapping[str, int | str]) -> dict[str, str]:
     """What a server's calls do by default, under the names of the metadata. Raises InvalidRequest."""
     if not isinstance(behaviour, Mapping):
-        raise InvalidRequest(f"behaviour must be a dict such as {{'delay-us': 20000}}, not {behaviour!r}")
+        raise InvalidRequest(
+            f"behaviour must be a dict such as {{'delay-us': 20000}}, not {units.shown(behaviour)}"
+        )
     short = {str(key).lower().replace("_", "-").removeprefix("grpcperf-"): key for key in behaviour}
     refuse_unknown(short, BEHAVIOURS, "behaviour")
+    if len(short) < len(behaviour):
+        raise InvalidRequest(f"behaviour names something twice: {', '.join(map(str, behaviour))}")
     checked = {}
     for name, key in short.items():
         high = 1 if name in ("hold", "observe-cancel") else 16 if name == "status" else 2**40
@@ -109,5 +113,6 @@ def check_behaviour(behaviour: Mapping[str, int | str]) -> dict[str, str]:
 
 def _refuse_unbuilt(**arguments: object) -> None:
     for name, value in arguments.items():
-        if value not in (None, False, []):
-            raise InvalidRequest(f"{name}={value!r} is not built yet; leave it out")
+        nothing = value is None or (isinstance(value, (bool, list, tuple)) and not value)
+        if not nothing:
+            raise InvalidRequest(f"{name}={units.shown(value)} is not built yet; leave it out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
@@ -108,11 +109,15 @@ class Target(Measurable):
         expvar: Any = None,
     ) -> None:
         if expvar is not None:
-            raise InvalidRequest(f"expvar={expvar!r} is not built yet; leave it out")
+            raise InvalidRequest(f"expvar={units.shown(expvar)} is not built yet; leave it out")
         self.tls = require_tls(tls)
         self.address = check_address(address)
-        if authority is not None and (not isinstance(authority, str) or not authority.strip()):
-            raise InvalidRequest(f"authority must be a text such as 'host:port', not {authority!r}")
+        if authority is not None and not (
+            isinstance(authority, str) and re.fullmatch(r"[!-~]{1,512}", authority)
+        ):
+            raise InvalidRequest(
+                f"authority must be a text such as 'host:port', without spaces, not {units.shown(authority)}"
+            )
         self.authority = authority
         self.pid = None if pid is None else units.count(pid, "pid", high=2**22)
         if self.pid is not None:
@@ -175,12 +180,14 @@ def as_target(target: Measurable | str) -> Measurable:
 def _required(target: object) -> Measurable:
     if isinstance(target, Measurable):
         return target
-    raise InvalidRequest(f'target must be a server or an address such as "127.0.0.1:50051", not {target!r}')
+    raise InvalidRequest(
+        f'target must be a server or an address such as "127.0.0.1:50051", not {units.shown(target)}'
+    )
 
 
 def check_address(address: object) -> str:
     """The address as given, when it has the form of one. Raises InvalidRequest."""
-    if isinstance(address, str):
+    if isinstance(address, str) and address.strip().isprintable():
         text = address.strip()
         if text.startswith("unix:") and len(text) > len("unix:"):
             return text
@@ -189,7 +196,9 @@ def check_address(address: object) -> str:
         if host and colon and plain and "/" not in host and port.isascii() and port.isdigit():
             units.count(port, f"port of {text}", high=65_535)
             return text
-    raise InvalidRequest(f'address must be "host:port", "[ipv6]:port" or "unix:/path", not {address!r}')
+    raise InvalidRequest(
+        f'address must be "host:port", "[ipv6]:port" or "unix:/path", not {units.shown(address)}'
+    )
 
 
 def host_of(address: str) -> str:
