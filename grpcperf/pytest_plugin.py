@@ -11,8 +11,6 @@ from typing import Any, Protocol
 
 import pytest
 
-_TARGETS = ("Server", "Target")
-
 
 class _Owner(Protocol):
     """What can be told to close something when it is torn down: a fixture (by its request), or a test."""
@@ -30,26 +28,41 @@ class Namespace:
 
     def __init__(self, owners: list[_Owner]) -> None:
         import grpcperf
+        from grpcperf.targets import Measurable
 
         self._package = grpcperf
+        self._measurable = Measurable
         self._owners = owners
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         value = getattr(self._package, name)
-        return self._closing(value) if name in _TARGETS else value
+        is_target = isinstance(value, type) and issubclass(value, self._measurable)
+        return _Closing(value, self._owners) if is_target else value
 
     def __dir__(self) -> list[str]:
         return sorted(self._package.__all__)
 
-    def _closing(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        def made(*args: Any, **kwargs: Any) -> Any:
-            target = make(*args, **kwargs)
-            self._owners[-1].addfinalizer(target.close)
-            return target
 
-        return made
+class _Closing:
+    """A kind of target, whose targets made by calling it here are closed when their owner is torn down; in
+    all else the kind itself."""
+
+    def __init__(self, kind: type[Any], owners: list[_Owner]) -> None:
+        self._kind = kind
+        self._owners = owners
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        target = self._kind(*args, **kwargs)
+        self._owners[-1].addfinalizer(target.close)
+        return target
+
+    def __instancecheck__(self, instance: object) -> bool:
+        return isinstance(instance, self._kind)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kind, name)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -98,10 +98,14 @@ def test_targets_are_closed_with_the_test_or_the_fixture_that_made_them(users_py
                 assert alive(whole.pid) and alive(late.pid) and alive(pids["class"])
                 assert not alive(pids["function"]) and not alive(pids["test"])
 
-        def test_3(whole):
+        def test_3(whole, grpcperf):
             assert alive(whole.pid) and not alive(pids["class"])
+            pids["mirror"] = grpcperf.Mirror().pid
+
+        def test_4():
+            assert not alive(pids["mirror"])
     """)
-    assert "3 passed" in done.stdout, done.stdout
+    assert "4 passed" in done.stdout, done.stdout
     assert "error" not in done.stdout.lower()
 
 
@@ -125,6 +129,10 @@ def test_it_has_the_packages_names(users_pytest):
         def test_names(grpcperf):
             assert set(dir(grpcperf)) == set(gp.__all__)
             assert grpcperf.Async is gp.Async and grpcperf.InvalidRequest is gp.InvalidRequest
+            server = grpcperf.Server()
+            assert isinstance(server, grpcperf.Server) and isinstance(server, gp.Server)
+            assert not isinstance(server, grpcperf.Target)
+            assert grpcperf.Server.has_counters
             with pytest.raises(AttributeError):
                 grpcperf.nonsense
     """)
