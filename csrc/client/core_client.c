@@ -129,8 +129,7 @@ static void note_state(struct core_client *client, struct core_channel *channel,
                        grpc_connectivity_state state)
 {
     client->ready += (state == GRPC_CHANNEL_READY) - (channel->state == GRPC_CHANNEL_READY);
-    client->failing +=
-        (state == GRPC_CHANNEL_TRANSIENT_FAILURE) - (channel->state == GRPC_CHANNEL_TRANSIENT_FAILURE);
+    client->failing += (state > GRPC_CHANNEL_READY) - (channel->state > GRPC_CHANNEL_READY);
     if (state == GRPC_CHANNEL_READY && channel->lost)
         client->reconnects++;
     if (state == GRPC_CHANNEL_READY)
@@ -148,7 +147,8 @@ static void open_channel(struct core_client *client)
     channel->method = grpc_channel_register_call(channel->channel, client->method, NULL, NULL);
     channel->state = GRPC_CHANNEL_IDLE;
     note_state(client, channel, grpc_channel_check_connectivity_state(channel->channel, 1));
-    watch(client, channel);
+    if (channel->state != GRPC_CHANNEL_TRANSIENT_FAILURE) /* which it stays when gRPC made none */
+        watch(client, channel);
 }
 
 /* Asking with try_to_connect is what makes a lost connection come back although no call wants it. */

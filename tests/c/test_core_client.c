@@ -129,6 +129,19 @@ static void no_connection_is_an_error(void)
     close(listener);
 }
 
+/* gRPC makes one all the same, which fails for ever. */
+static void a_channel_that_cannot_be_made_is_an_error(void)
+{
+    struct gp_client_arg nonsense = {"grpc.service_config", "{nonsense", 0};
+    struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
+    uint64_t begin_ns = gp_clock_now_ns();
+
+    opts.args = &nonsense;
+    opts.arg_count = 1;
+    refused_connection(&opts, 10 * GP_NS_PER_S, GP_ERROR_CONNECT, "Failed to create");
+    CHECK(gp_clock_now_ns() - begin_ns < 5 * GP_NS_PER_S);
+}
+
 static void connecting_can_be_stopped(void)
 {
     struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);
@@ -230,6 +243,7 @@ int main(void)
     a_connection_is_a_socket();
     a_lost_server_is_unavailable_and_found_again();
     no_connection_is_an_error();
+    a_channel_that_cannot_be_made_is_an_error();
     connecting_can_be_stopped();
     cpu_is_the_clients();
     nonsense_is_refused();
