@@ -36,7 +36,18 @@ static void add_sessions(grpc_channel_args *args, grpc_ssl_session_cache *sessio
     args->args[args->num_args++] = arg;
 }
 
-/* The user's come last and win. A proxy named in the environment is left aside, as the probe of the address
+/* What we want otherwise than gRPC's default. Left out when the user says it: of two with one name gRPC takes
+ * the first. */
+static void add_default(grpc_channel_args *args, const struct gp_client_opts *opts, const char *key,
+                        int number)
+{
+    for (size_t i = 0; i < opts->arg_count; i++)
+        if (strcmp(opts->args[i].key, key) == 0)
+            return;
+    add_number(args, key, number);
+}
+
+/* A proxy named in the environment is left aside, as the probe of the address
  * does: the connection measured must be the one asked for. Everything else stays gRPC's own default. */
 static int copy_args(struct core_client *client, const struct gp_client_opts *opts, struct gp_error *err)
 {
@@ -45,13 +56,13 @@ static int copy_args(struct core_client *client, const struct gp_client_opts *op
     args->args = calloc(OWN_ARGS + opts->arg_count, sizeof *args->args);
     if (!args->args)
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
-    add_number(args, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    add_number(args, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
-    add_number(args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    add_default(args, opts, GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    add_default(args, opts, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+    add_default(args, opts, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     /* In C core 1.51 retries end the process when a response closes without a grpc-status, and a call that is
      * cancelled while messages keep coming never gives its status. Who wants to see what they cost can ask
      * for them. */
-    add_number(args, GRPC_ARG_ENABLE_RETRIES, 0);
+    add_default(args, opts, GRPC_ARG_ENABLE_RETRIES, 0);
     if (opts->authority)
         add_text(args, GRPC_ARG_DEFAULT_AUTHORITY, opts->authority);
     if (opts->tls && opts->tls->server_name)
