@@ -16,8 +16,8 @@ import grpcperf as gp
 CALLS = 4  # of a case, all in flight at once
 DEADLINE_S = 2.0  # of each call; what is decided by the peer's words is decided long before
 TRANSPORTS = ("wire", "core")
-# With these, calls that the server never began go on elsewhere. Off by default, for gRPC C core 1.51.1 then ends the
-# whole process when a response has trailers without grpc-status, or headers that end the stream without it.
+# With these, calls that the server never began go on elsewhere. Off by default: with them C core 1.51.1 ends
+# the process when a response closes without grpc-status.
 CORE_ARGS = {"grpc.enable_retries": 1}
 ANY = "any"  # C core is no judge of HTTP/2: what it makes of some violations is told by no rule
 
