@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from grpcperf import views
 from grpcperf.histogram import Histogram, read_entries
 from grpcperf.spec import FrozenDict, Load
 from grpcperf.units import MIB
@@ -61,6 +59,8 @@ class Status(Mapping[str, int]):
     @staticmethod
     def _require(name: str) -> None:
         if name not in CLASSES:
+            import difflib  # only for the message
+
             near = difflib.get_close_matches(str(name).upper(), CLASSES, n=1, cutoff=0.5)
             raise KeyError(
                 f"{name!r} is no class of calls" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -294,6 +294,8 @@ class Result:
         `status` is a dict of the classes that occurred, `findings` a list of codes; `connections` is what was
         asked for and `connected` what was established.
         """
+        from grpcperf import views
+
         return views.row(self)
 
     def interval(self, metric: str, *, confidence: float = 0.95) -> Interval | None:
@@ -318,7 +320,11 @@ class Result:
         return self
 
     def __repr__(self) -> str:
+        from grpcperf import views
+
         return views.text(self)
 
     def _repr_html_(self) -> str:
+        from grpcperf import views
+
         return views.html_table(self)
