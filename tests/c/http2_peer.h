@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,6 +41,7 @@ struct http2_peer_connection {
     int fd;
     struct gp_bytes in, out;
     bool greeted;      /* its preface has come */
+    bool settled;      /* and SETTINGS were sent */
     unsigned requests; /* on this connection */
     bool leaving;      /* GOAWAY was sent */
     uint32_t last;     /* stream that GOAWAY named */
@@ -56,10 +58,12 @@ struct http2_peer {
     unsigned goaway_after; /* requests on a connection, then GOAWAY; 0: never */
     bool goaway_refuses;   /* that request and those after it are above its last id, and are not begun */
     bool goaway_at_once;   /* behind the SETTINGS */
-    unsigned refuses;      /* the first so many requests of all get REFUSED_STREAM */
-    bool silent;           /* no SETTINGS */
+    unsigned refuses;      /* the first so many requests on each connection get REFUSED_STREAM */
+    atomic_bool silent;    /* no SETTINGS */
     bool mute;             /* SETTINGS, but no answers */
     bool deaf;             /* SETTINGS, and then it does not read */
+    bool wide;             /* windows so wide that only the socket holds the client back */
+    bool parts;            /* says GOAWAY and resets its connections when it is stopped */
     uint32_t max_streams;  /* MAX_CONCURRENT_STREAMS; 0: none sent */
     const char *says;      /* raw bytes instead of SETTINGS */
     size_t says_size;
@@ -69,7 +73,7 @@ struct http2_peer {
 
     char target[160], path[108];
     unsigned port;
-    atomic_uint accepted, live, requests, resets, refused, ended;
+    atomic_uint accepted, live, requests, resets, ended;
     atomic_bool paused; /* it does nothing at all */
     int listener, wake;
     pthread_t thread;
@@ -102,8 +106,16 @@ static inline void h2_put_settings(struct http2_peer *peer, struct http2_peer_co
 {
     uint8_t payload[6] = {0, GP_SETTING_MAX_CONCURRENT_STREAMS};
 
+    connection->settled = true;
     gp_put_u32(payload + 2, peer->max_streams);
-    h2_put(&connection->out, GP_FRAME_SETTINGS, 0, 0, payload, peer->max_streams ? 6 : 0);
+    if (peer->wide) {
+        payload[1] = GP_SETTING_INITIAL_WINDOW_SIZE;
+        gp_put_u32(payload + 2, GP_FRAME_MAX_WINDOW);
+    }
+    h2_put(&connection->out, GP_FRAME_SETTINGS, 0, 0, payload, peer->max_streams || peer->wide ? 6 : 0);
+    if (peer->wide)
+        h2_put_u32(&connection->out, GP_FRAME_WINDOW_UPDATE, 0,
+                   GP_FRAME_MAX_WINDOW - GP_FRAME_DEFAULT_WINDOW);
 }
 
 static inline void h2_put_goaway(struct http2_peer_connection *connection, uint32_t last)
@@ -163,8 +175,7 @@ static inline void h2_on_request(struct http2_peer *peer, struct http2_peer_conn
     peer->requests++;
     if (connection->leaving && stream > connection->last)
         return;
-    if (peer->refused < peer->refuses) {
-        peer->refused++;
+    if (number <= peer->refuses) {
         h2_put_u32(&connection->out, GP_FRAME_RST_STREAM, stream, GP_H2_REFUSED_STREAM);
         return;
     }
@@ -196,7 +207,7 @@ static inline void h2_on_frame(struct http2_peer *peer, struct http2_peer_connec
     } else if (frame.type == GP_FRAME_RST_STREAM) {
         peer->resets++;
     } else if (frame.type == GP_FRAME_DATA) {
-        if (frame.length > 0)
+        if (frame.length > 0 && !peer->wide)
             h2_put_u32(&connection->out, GP_FRAME_WINDOW_UPDATE, 0, frame.length);
         if (frame.flags & GP_FLAG_END_STREAM)
             h2_on_request(peer, connection, frame.stream_id);
@@ -258,10 +269,11 @@ static inline void h2_drop(struct http2_peer *peer, struct http2_peer_connection
 
 static inline void h2_accept(struct http2_peer *peer)
 {
-    int fd = accept4(peer->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(peer->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), on = 1;
 
     if (fd < 0)
         return;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     CHECK(peer->count < HTTP2_PEER_CONNECTIONS);
     peer->connections[peer->count++] = (struct http2_peer_connection){.fd = fd};
     peer->accepted++;
@@ -284,6 +296,8 @@ static inline bool h2_serve(struct http2_peer *peer, struct http2_peer_connectio
         CHECK(gp_bytes_append(&connection->in, data, (size_t)got) == 0);
         h2_understand(peer, connection);
     }
+    if (connection->greeted && !connection->settled && !connection->ended && !peer->silent && !peer->says)
+        h2_put_settings(peer, connection);
     while (gp_bytes_length(&connection->out) > 0) {
         ssize_t sent = send(connection->fd, gp_bytes_front(&connection->out),
                             gp_bytes_length(&connection->out), MSG_NOSIGNAL);
@@ -313,7 +327,7 @@ static inline void *h2_run(void *argument)
                 .fd = connection->fd,
                 .events = (short)((listens ? POLLIN : 0) | (gp_bytes_length(&connection->out) ? POLLOUT : 0)),
             };
-            if (connection->ended)
+            if (connection->ended || (connection->greeted && !connection->settled && !peer->silent))
                 fds[2 + i].events |= POLLOUT;
         }
         CHECK(poll(fds, 2 + count, 10) >= 0);
@@ -375,8 +389,19 @@ static inline void http2_peer_stop(struct http2_peer *peer)
     peer->leave = true;
     CHECK(write(peer->wake, &(uint64_t){1}, 8) == 8);
     CHECK(pthread_join(peer->thread, NULL) == 0);
-    while (peer->count > 0)
-        h2_drop(peer, &peer->connections[0]);
+    peer->reset |= peer->parts;
+    while (peer->count > 0) {
+        struct http2_peer_connection *connection = &peer->connections[0];
+
+        gp_bytes_clear(&connection->out);
+        if (peer->parts) {
+            h2_put_goaway(connection, 0);
+            CHECK(send(connection->fd, gp_bytes_front(&connection->out), gp_bytes_length(&connection->out),
+                       MSG_NOSIGNAL) > 0);
+            usleep(2000); /* it is there before the reset */
+        }
+        h2_drop(peer, connection);
+    }
     close(peer->listener);
     close(peer->wake);
     if (peer->family == AF_UNIX)

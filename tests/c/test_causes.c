@@ -48,6 +48,18 @@ static void a_cause_in_a_row_is_one_span(void)
     gp_causes_fini(&causes);
 }
 
+/* What finished between two spans of one cause has another one, or none. */
+static void a_gap_between_spans_stays_one(void)
+{
+    gp_causes_init(&causes);
+    gp_causes_note(&causes, GP_CLASS_TRANSPORT, "reset", 0, 2);
+    gp_causes_note(&causes, GP_CLASS_TRANSPORT, "reset", 5, 7);
+    for (uint64_t i = 0; i < 10; i++)
+        gp_causes_pass(&causes, GP_CLASS_TRANSPORT, i);
+    CHECK(count_of("reset") == 4);
+    gp_causes_fini(&causes);
+}
+
 /* Spans come and go for ever in bounded memory. */
 static void memory_follows_what_is_pending(void)
 {
@@ -94,6 +106,7 @@ int main(void)
 {
     only_calls_of_its_class_and_span_count();
     a_cause_in_a_row_is_one_span();
+    a_gap_between_spans_stays_one();
     memory_follows_what_is_pending();
     the_table_is_bounded();
     return 0;

@@ -266,6 +266,20 @@ static void loopback_has_many_sources(void)
     CHECK(gp_endpoint_loopback_source(&to, 0, &from) == -1);
 }
 
+/* A port that nobody listens on, connected to itself: both sides of a simultaneous open. */
+static void an_own_echo_is_nobody(void)
+{
+    struct gp_endpoint to;
+    char address[64], target[80];
+    int fd;
+
+    close(listen_tcp(AF_INET, address, sizeof address));
+    snprintf(target, sizeof target, "ipv4:%s", address);
+    to = endpoint_of(target);
+    CHECK(connect_to(&to, &to, &fd) == GP_IO_ERROR && errno == ECONNREFUSED && fd >= 0);
+    close(fd);
+}
+
 static void a_full_peer_says_again(void)
 {
     static char bytes[1 << 20];
@@ -315,6 +329,7 @@ int main(void)
     a_reset_is_an_error();
     a_full_queue_is_asked_again();
     loopback_has_many_sources();
+    an_own_echo_is_nobody();
     a_full_peer_says_again();
     the_descriptor_limit_is_named();
     return 0;

@@ -293,7 +293,7 @@ static void sessions_are_resumed_when_asked_for(void)
 }
 
 /* A connection that ended badly does not spoil the session for the next. */
-static void a_broken_connection_leaves_its_session(void)
+static void a_broken_connection_leaves_its_session(bool reset)
 {
     struct tls_peer peer = {
         .identity = &identity, .alpn = "h2", .says = "hi", .size = 2, .abrupt = true, .echoes = 1};
@@ -304,11 +304,12 @@ static void a_broken_connection_leaves_its_session(void)
     uint8_t data[8];
     size_t got;
 
+    peer.reset = reset;
     tls_peer_start(&peer);
     CHECK(open_stream(&stream, &peer.endpoint, tls, &err) == GP_IO_OK);
     CHECK(read_exactly(&stream, data, 2, &got, &err) == GP_IO_OK);
     CHECK(gp_stream_write(&stream, &byte, 1, &got, &err) == GP_IO_OK);
-    CHECK(read_exactly(&stream, data, 8, &got, &err) == GP_IO_CLOSED && got == 1);
+    CHECK(read_exactly(&stream, data, 8, &got, &err) == (reset ? GP_IO_ERROR : GP_IO_CLOSED) && got == 1);
     gp_stream_close(&stream);
     CHECK(open_stream(&stream, &peer.endpoint, tls, &err) == GP_IO_OK && gp_stream_resumed(&stream));
     gp_stream_close(&stream);
@@ -329,7 +330,8 @@ int main(void)
     the_end_comes_after_the_last_byte(true, true);
     a_reset_is_named();
     sessions_are_resumed_when_asked_for();
-    a_broken_connection_leaves_its_session();
+    a_broken_connection_leaves_its_session(false);
+    a_broken_connection_leaves_its_session(true);
     gp_certificate_fini(&identity);
     return 0;
 }

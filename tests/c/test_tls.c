@@ -110,6 +110,44 @@ static void names_are_checked(void)
     turned_away(peer, &opts, "localhost:443", "not for \"other\"");
 }
 
+/* A wildcard is a whole label (RFC 9525, 6.3). */
+static void wildcards_are_whole_labels(void)
+{
+    static const char *const whole[] = {"*.example.test"}, *const part[] = {"f*.example.test"};
+    struct gp_certificate_opts made = {
+        .names = whole, .name_count = 1, .from_s = -TLS_DAY, .to_s = TLS_DAY, .signer = &authority};
+    struct gp_certificate starred = make_certificate(made), half;
+    struct gp_tls_opts opts = trusting();
+
+    made.names = part;
+    half = make_certificate(made);
+    welcome(server_with(&starred), &opts, "foo.example.test");
+    turned_away(server_with(&starred), &opts, "a.foo.example.test", "but for *.example.test");
+    turned_away(server_with(&half), &opts, "foo.example.test", "but for f*.example.test");
+    gp_certificate_fini(&starred);
+    gp_certificate_fini(&half);
+}
+
+/* Names go into the ClientHello, addresses must not (RFC 6066, 3). */
+static void names_are_told(void)
+{
+    struct gp_tls_opts opts = trusting();
+    static const char *const hosts[] = {"localhost", "127.0.0.1"};
+
+    for (int i = 0; i < 2; i++) {
+        struct tls_peer peer = server_with(&good);
+        struct gp_tls *tls = tls_of(&opts, hosts[i]);
+        struct gp_stream stream;
+
+        tls_peer_start(&peer);
+        CHECK(open_stream(&stream, &peer.endpoint, tls, NULL) == GP_IO_OK);
+        CHECK(peer.named == (i == 0));
+        gp_stream_close(&stream);
+        tls_peer_stop(&peer);
+        gp_tls_destroy(tls);
+    }
+}
+
 static void times_are_checked(void)
 {
     static const char *const names[] = {"localhost"};
@@ -335,6 +373,8 @@ int main(void)
     client = local_certificate(&authority);
     good_servers_are_welcome();
     names_are_checked();
+    wildcards_are_whole_labels();
+    names_are_told();
     times_are_checked();
     authorities_are_checked();
     alpn_is_insisted_on();

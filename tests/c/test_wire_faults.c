@@ -52,9 +52,9 @@ static void refused_at(enum http2_peer_end end, bool reset, const char *word)
     peer = (struct http2_peer){.end = end, .reset = reset};
     http2_peer_start(&peer);
     opts = wire_opts(peer.target);
-    opts.connections = 4;
+    opts.connections = 250;
     check_refused(&opts, 10 * GP_NS_PER_S, word);
-    CHECK(peer.accepted <= 5); /* all others would have fared the same */
+    CHECK(peer.accepted <= 128); /* the others would have fared the same */
     http2_peer_stop(&peer);
 }
 
@@ -86,8 +86,9 @@ static void silence_ends_in_time(void)
     peer = (struct http2_peer){.silent = true};
     http2_peer_start(&peer);
     opts = wire_opts(peer.target);
-    opts.connections = 5;
+    opts.connections = 250;
     check_refused(&opts, 300 * GP_NS_PER_MS, "did not answer in HTTP/2");
+    CHECK(peer.accepted == 128); /* so many at a time */
     http2_peer_stop(&peer);
 }
 
@@ -232,6 +233,53 @@ static void waiting_calls_keep_their_deadline(void)
     http2_peer_stop(&peer);
 }
 
+/* Streams without a bound that wait for a connection when they are to end, end on it. */
+static void waiting_streams_end_too(void)
+{
+    static struct http2_peer peer;
+    struct gp_client_opts opts;
+    struct gp_client *client;
+    struct tally tally = {0};
+
+    peer = (struct http2_peer){0};
+    http2_peer_start(&peer);
+    opts = wire_opts(peer.target);
+    opts.request.kind = GP_KIND_BIDI;
+    client = connected(&opts);
+    http2_peer_stop(&peer);
+    peer.silent = true;
+    http2_peer_start(&peer);
+    for (unsigned i = 0; i < 200 && peer.accepted < 2; i++)
+        wait_a_while(client, &tally, 10 * GP_NS_PER_MS);
+    start_calls(client, 16);
+    collect(client, &tally, 16, 20 * GP_NS_PER_MS);
+    gp_client_end(client);
+    peer.silent = false;
+    collect_all(client, &tally, 16);
+    CHECK(tally.classes[GP_CLASS_OK] == 16 && tally.messages_received == 16);
+    gp_client_destroy(client);
+    http2_peer_stop(&peer);
+}
+
+/* What the peer said before it reset the connection is read, also when the reset is met in writing. */
+static void last_words_are_heard(void)
+{
+    static struct http2_peer peer;
+    struct gp_client *client;
+    struct tally tally = {0};
+
+    peer = (struct http2_peer){.parts = true};
+    http2_peer_start(&peer);
+    client = client_of(&peer, 1);
+    CHECK(keep_calling(client, 4, 100).classes[GP_CLASS_OK] == 100);
+    http2_peer_stop(&peer); /* nobody polls meanwhile */
+    start_calls(client, 16);
+    collect_all(client, &tally, 16);
+    CHECK(tally.classes[GP_CLASS_TRANSPORT] == 16);
+    CHECK(stats_of(client).retried == 16); /* it said that it had begun none of them */
+    gp_client_destroy(client);
+}
+
 /* --- GOAWAY ------------------------------------------------------------------------------------ */
 
 /* Every connection says GOAWAY after some calls, some of which it does not begin: no call is lost. */
@@ -259,6 +307,21 @@ static void goaway_loses_no_call(uint32_t connections, bool refuses)
 
 /* --- REFUSED_STREAM ---------------------------------------------------------------------------- */
 
+static void retries_count_from_the_first_try(struct gp_client *client, uint64_t sent_by_ns, size_t calls)
+{
+    uint64_t until_ns = gp_clock_now_ns() + WAIT_NS;
+    struct gp_event events[64];
+
+    for (size_t finished = 0; finished < calls && gp_clock_now_ns() < until_ns;) {
+        size_t came = gp_client_poll(client, events, 64, until_ns);
+
+        for (size_t i = 0; i < came; i++)
+            CHECK(events[i].class == GP_CLASS_OK && events[i].sent_ns <= sent_by_ns);
+        finished += came;
+    }
+    CHECK(stats_of(client).retried == calls);
+}
+
 static void refused_streams_are_sent_again_once(void)
 {
     static struct http2_peer peer;
@@ -266,12 +329,20 @@ static void refused_streams_are_sent_again_once(void)
     struct gp_client_stats stats;
     struct tally tally;
 
-    peer = (struct http2_peer){.refuses = 20};
+    peer = (struct http2_peer){.refuses = 16};
     http2_peer_start(&peer);
     client = client_of(&peer, 2);
     tally = keep_calling(client, 32, 1000);
     stats = stats_of(client);
-    CHECK(tally.classes[GP_CLASS_OK] == 1000 && stats.retried == 20 && peer.requests == 1020);
+    CHECK(tally.classes[GP_CLASS_OK] == 1000 && stats.retried == 32 && peer.requests == 1032);
+    gp_client_destroy(client);
+    http2_peer_stop(&peer);
+
+    peer = (struct http2_peer){.refuses = 20};
+    http2_peer_start(&peer);
+    client = client_of(&peer, 1);
+    start_calls(client, 20);
+    retries_count_from_the_first_try(client, gp_clock_now_ns(), 20);
     gp_client_destroy(client);
     http2_peer_stop(&peer);
 
@@ -335,17 +406,18 @@ static void a_deaf_peer_costs_bounded_memory(void)
     struct tally tally = {0};
     uint64_t ids[64], start_ns;
     struct gp_event events[64];
-    size_t before, after;
+    size_t before, after = 0;
 
     peer = (struct http2_peer){.deaf = true};
     http2_peer_start(&peer);
     opts = wire_opts(peer.target);
+    opts.max_in_flight = CALLS_MAX;
     opts.request.deadline_ns = GP_NS_PER_MS;
     client = connected(&opts);
     before = mallinfo2().uordblks + mallinfo2().hblkhd;
-    start_calls(client, 64);
+    start_calls(client, CALLS_MAX);
     start_ns = gp_clock_now_ns();
-    while (gp_clock_now_ns() - start_ns < 3 * GP_NS_PER_S && tally.classes[GP_CLASS_TRANSPORT] == 0) {
+    while (tally.classes[GP_CLASS_DEADLINE_EXCEEDED] < 500000 && gp_clock_now_ns() - start_ns < WAIT_NS) {
         size_t came = gp_client_poll(client, events, 64, gp_clock_now_ns() + 10 * GP_NS_PER_MS);
 
         for (size_t i = 0; i < came; i++) {
@@ -355,27 +427,27 @@ static void a_deaf_peer_costs_bounded_memory(void)
         gp_client_submit(client, ids, came);
     }
     after = mallinfo2().uordblks + mallinfo2().hblkhd;
-    CHECK(tally.classes[GP_CLASS_DEADLINE_EXCEEDED] > 64);
+    CHECK(tally.classes[GP_CLASS_DEADLINE_EXCEEDED] >= 500000); /* 20 MB and more of frames */
     CHECK(after < before + (16u << 20));
     gp_client_destroy(client);
     http2_peer_stop(&peer);
 }
 
-static void a_deaf_peer_is_left_alone_until_it_reads(void)
+static void a_deaf_peer_is_left_alone_until_it_reads(bool wide)
 {
     static struct http2_peer peer;
-    static uint8_t message[60000];
+    static uint8_t message[300000];
     struct gp_client_opts opts;
     struct gp_client *client;
     struct gp_client_stats stats;
     struct tally tally = {0};
 
     memset(message, 0, sizeof message);
-    peer = (struct http2_peer){0};
+    peer = (struct http2_peer){.wide = wide};
     http2_peer_start(&peer);
     opts = wire_opts(peer.target);
     opts.request.message = message;
-    opts.request.message_bytes = sizeof message;
+    opts.request.message_bytes = wide ? sizeof message : 60000; /* within one window, or beyond many */
     client = connected(&opts);
     peer.paused = true;
     start_calls(client, 64);
@@ -475,6 +547,8 @@ int main(void)
     useless_connections_are_paused_for();
     calls_without_a_connection_end_soon();
     waiting_calls_keep_their_deadline();
+    waiting_streams_end_too();
+    last_words_are_heard();
     goaway_loses_no_call(1, false);
     goaway_loses_no_call(1, true);
     goaway_loses_no_call(3, true);
@@ -482,7 +556,8 @@ int main(void)
     bad_statuses_have_their_cause();
     a_mute_peer_costs_the_deadline();
     a_deaf_peer_costs_bounded_memory();
-    a_deaf_peer_is_left_alone_until_it_reads();
+    a_deaf_peer_is_left_alone_until_it_reads(false);
+    a_deaf_peer_is_left_alone_until_it_reads(true);
     the_limit_on_streams_is_kept();
     return 0;
 }

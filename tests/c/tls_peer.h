@@ -32,14 +32,17 @@ struct tls_peer {
     const char *groups;
     unsigned echoes;  /* so many, then it ends; 0: until the client does */
     bool abrupt;      /* close the socket without a word of TLS */
+    bool reset;       /* likewise, by RST */
     const char *says; /* at first, of `size` */
     size_t size;
+    const char *later; /* of `later_size`, when something has come, instead of its echo */
+    size_t later_size;
 
     int listener;
     unsigned port;
     char target[64];
     struct gp_endpoint endpoint;
-    atomic_int accepted, established, resumed, retried;
+    atomic_int accepted, established, resumed, retried, named;
     SSL_CTX *context;
     pthread_t thread;
     atomic_bool leave;
@@ -111,12 +114,17 @@ static inline int tls_hello(SSL *ssl, int *alert, void *argument)
 {
     struct tls_peer *peer = argument;
 
+    const unsigned char *name;
+    size_t size;
+
     peer->retried++;
+    peer->named = SSL_client_hello_get0_ext(ssl, TLSEXT_TYPE_server_name, &name, &size);
     return SSL_CLIENT_HELLO_SUCCESS;
 }
 
 static inline void tls_serve(struct tls_peer *peer, int fd)
 {
+    const struct linger abort_it = {.l_onoff = 1};
     SSL *ssl = SSL_new(peer->context);
     char data[16384];
     int got;
@@ -130,12 +138,16 @@ static inline void tls_serve(struct tls_peer *peer, int fd)
         peer->established++;
         if (peer->size)
             SSL_write(ssl, peer->says, (int)peer->size);
+        if (peer->later && SSL_read(ssl, data, sizeof data) > 0)
+            SSL_write(ssl, peer->later, (int)peer->later_size);
         for (unsigned i = 0; peer->echoes == 0 || i < peer->echoes; i++)
             if ((got = SSL_read(ssl, data, sizeof data)) <= 0 || SSL_write(ssl, data, got) != got)
                 break;
-        if (!peer->abrupt)
+        if (!peer->abrupt && !peer->reset)
             SSL_shutdown(ssl);
     }
+    if (peer->reset)
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &abort_it, sizeof abort_it);
     SSL_free(ssl);
     ERR_clear_error();
     close(fd);
