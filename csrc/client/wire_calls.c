@@ -118,12 +118,24 @@ static void forget(struct wire_client *client, uint64_t id)
     gp_waits_end(&client->waits, (uint32_t)id);
 }
 
+/* A server too cancels what is past its deadline. What it says is read before the time is looked at, and when
+ * both have come, the deadline was the reason (so do gRPC's own clients). */
+static bool is_late(const struct wire_client *client, const struct gp_event *event)
+{
+    const struct gp_waits *waits = &client->waits;
+
+    return event->class == GP_CLASS_CANCELLED && waits->span_ns > 0 && !client->cancelled &&
+           event->done_ns >= waits->calls[event->id].submitted_ns + waits->span_ns;
+}
+
 /* True: it is the caller's; false: it was sent again. */
 static bool take_in(struct wire_client *client, struct gp_event *event)
 {
     const struct gp_waits_call *call = &client->waits.calls[event->id];
     bool again = event->refused && retry(client, event);
 
+    if (is_late(client, event))
+        event->class = GP_CLASS_DEADLINE_EXCEEDED;
     if (gp_causes_pending(&client->causes))
         gp_causes_pass(&client->causes, again ? GP_CLASS_OK : event->class, client->taken);
     client->taken++;

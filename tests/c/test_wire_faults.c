@@ -397,6 +397,39 @@ static void a_mute_peer_costs_the_deadline(void)
     http2_peer_stop(&peer);
 }
 
+/* A server cancels too what is past its deadline. A client that was kept from its work finds that and its own
+ * deadline at once. */
+static void a_late_client_blames_the_deadline(void)
+{
+    static const char cancelled[] = "\x00\x0bgrpc-status\x01"
+                                    "1";
+    static struct http2_peer peer;
+    struct gp_client_opts opts;
+    struct gp_client *client;
+    struct gp_event event;
+    struct tally tally = {0};
+
+    peer = (struct http2_peer){.trailers = cancelled, .trailers_size = sizeof cancelled - 1};
+    http2_peer_start(&peer);
+    opts = wire_opts(peer.target);
+    opts.request.deadline_ns = 50 * GP_NS_PER_MS;
+    client = connected(&opts);
+    peer.paused = true;
+    usleep(50000); /* it sees that within 10 ms */
+    start_calls(client, 8);
+    CHECK(gp_client_poll(client, &event, 1, 0) == 0); /* they are sent, and nothing is read any more */
+    peer.paused = false;
+    usleep(100000);
+    collect_all(client, &tally, 8);
+    CHECK(tally.classes[GP_CLASS_DEADLINE_EXCEEDED] == 8);
+    tally = (struct tally){0};
+    start_calls(client, 8);
+    collect_all(client, &tally, 8);
+    CHECK(tally.classes[GP_CLASS_CANCELLED] == 8); /* in time, it is what the server says */
+    gp_client_destroy(client);
+    http2_peer_stop(&peer);
+}
+
 /* A peer that never reads: calls end by their deadlines, and what is put before it is bounded. */
 static void a_deaf_peer_costs_bounded_memory(void)
 {
@@ -555,6 +588,7 @@ int main(void)
     refused_streams_are_sent_again_once();
     bad_statuses_have_their_cause();
     a_mute_peer_costs_the_deadline();
+    a_late_client_blames_the_deadline();
     a_deaf_peer_costs_bounded_memory();
     a_deaf_peer_is_left_alone_until_it_reads(false);
     a_deaf_peer_is_left_alone_until_it_reads(true);
