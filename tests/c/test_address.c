@@ -142,11 +142,28 @@ static void spelling_keeps_to_its_room(void)
     CHECK(strlen(text) < 20);
 }
 
+static void the_host_of_an_authority_is_told(void)
+{
+    static const char *const pairs[][2] = {
+        {"localhost:80", "localhost"}, {"localhost", "localhost"}, {"127.0.0.1:1", "127.0.0.1"},
+        {"[::1]:443", "::1"},          {"[::1]", "::1"},           {"", ""},
+    };
+    char host[256], small[4];
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        gp_address_host(pairs[i][0], host, sizeof host);
+        CHECK(strcmp(host, pairs[i][1]) == 0);
+    }
+    gp_address_host("localhost:80", small, sizeof small);
+    CHECK(strcmp(small, "loc") == 0);
+}
+
 int main(void)
 {
     the_three_forms_are_taken();
     nonsense_is_refused_with_its_reason();
     grpc_reads_what_is_spelled();
     spelling_keeps_to_its_room();
+    the_host_of_an_authority_is_told();
     return 0;
 }
