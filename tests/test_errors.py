@@ -1,10 +1,14 @@
 """errors: the public hierarchy, and what becomes of the engine's failures."""
 
 import copy
+import os
 import pickle
+import signal
+import traceback
 
 import pytest
 
+import grpcperf as gp
 from grpcperf import errors
 
 
@@ -55,3 +59,15 @@ def test_partial_results_travel_with_the_exception():
 def test_exceptions_with_a_result_survive_a_process_boundary(kind):
     for made in (pickle.loads(pickle.dumps(kind("why", "a result"))), copy.copy(kind("why", "a result"))):
         assert (str(made), made.result) == ("why", "a result")
+
+
+def test_tracebacks_say_nothing_beside_the_point():
+    """No machinery between the caller and the cause, and no second exception of the same meaning."""
+    with gp.Server() as server:
+        os.kill(server.pid, signal.SIGKILL)
+        for ask in (lambda: gp.load("127.0.0.1:1"), server.counters):
+            with pytest.raises((errors.ConnectError, errors.ServerDied)) as caught:
+                ask()
+            told = "".join(traceback.format_exception(caught.value))
+            assert "contextlib" not in told
+            assert told.count("Traceback") == 1
