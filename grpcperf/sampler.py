@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
@@ -65,13 +66,13 @@ class Sampler:
 
     def stop(self) -> None:
         """End the series. Idempotent."""
-        self._series.stop.set()
+        self._series.cease()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
     def __del__(self) -> None:
         if hasattr(self, "_series"):
-            self._series.stop.set()
+            self._series.cease()
 
     def rows(self) -> list[dict[str, Any]]:
         """The readings so far, oldest first. `time` is seconds since entering, `cpu` the CPUs in use since
@@ -87,7 +88,7 @@ class Sampler:
 
     def __repr__(self) -> str:
         series = self._series
-        state = "stopped" if series.stop.is_set() else "running" if self._thread else "not entered"
+        state = "stopped" if series.ceased else "running" if self._thread else "not entered"
         return f"<Sampler of pid {series.pid}, {len(series.rows)} readings, {state}>"
 
 
@@ -100,16 +101,24 @@ class _Series:
     def __init__(self, pid: int, target: Measurable | None, interval_s: float, *, pss: bool) -> None:
         self.pid = pid
         self.rows: list[dict[str, Any]] = []
-        self.stop = threading.Event()
+        self.ceased = False
+        self._wake = threading.Lock()  # held until then; an Event does not survive an interrupt in its set()
+        self._wake.acquire()
         self._target = target
         self._interval_s = interval_s
         self._pss = pss
         self._started_s = 0.0
 
+    def cease(self) -> None:
+        """End it soon. Idempotent."""
+        self.ceased = True
+        with contextlib.suppress(RuntimeError):  # it has been released before
+            self._wake.release()
+
     def watch(self) -> None:
         inside_due = pss_due = 0.0
         due = self._started_s = time.monotonic()
-        while self.owner() is not None:  # looked at as well: an interrupt may strike in its __del__
+        while True:
             now = time.monotonic() - self._started_s
             try:
                 row = self._read(pss=self._pss and now >= pss_due)
@@ -127,7 +136,8 @@ class _Series:
             late = time.monotonic() - due
             if late > 0:
                 due += (late // self._interval_s) * self._interval_s
-            if self.stop.wait(max(0.0, due - time.monotonic())):
+            self._wake.acquire(timeout=max(0.0, due - time.monotonic()))
+            if self.ceased or self.owner() is None:  # its __del__ may have been interrupted
                 return
 
     def _read(self, *, pss: bool) -> dict[str, Any]:

@@ -106,6 +106,7 @@ def test_one_that_is_dropped_ends(within):
     assert within(2, lambda: not is_sampling())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # one may strike in __del__
 def test_interrupts_leave_no_thread(within):
     """Wherever they come: before the block, in it, or while it is left."""
 
