@@ -8,9 +8,11 @@ people goes to stderr.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     raise_soft_limit()
     try:
         code: int = options.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it may have been closed
+            sys.stdout.flush()
         return code
     except InvalidRequest as error:
         return _tell(error, USAGE)
@@ -41,14 +44,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell(str(error) or "interrupted", INTERRUPTED)
     except Error as error:
         return _tell(error, FAILED)
-    except BrokenPipeError:
-        # The reader of our output has left. Python would complain again when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
+    except OSError as error:
+        # The reader of our output has left, or the disk is full. At its exit Python would flush and complain.
+        if sys.stdout is not None:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED if isinstance(error, BrokenPipeError) else _tell(error, FAILED)
 
 
 def _tell(what: object, code: int) -> int:
-    print(f"grpcperf: {what}", file=sys.stderr)
+    if sys.stderr is not None:  # print() would then take stdout
+        with contextlib.suppress(OSError):
+            print(f"grpcperf: {what}", file=sys.stderr)
     return code
 
 
@@ -346,7 +352,7 @@ def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 def _channel_args(texts: Iterable[str]) -> dict[str, int | str]:
     """Channel arguments; what looks like a whole number is one."""
     pairs = _pairs(texts, "--channel-arg")
-    return {key: int(text) if text.lstrip("-").isdecimal() else text for key, text in pairs.items()}
+    return {key: int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else text for key, text in pairs.items()}
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {

@@ -38,7 +38,8 @@ class Hold:
         self._send_first = send_first
         self._timeout = timeout
         self._park: _engine.Park | None = None
-        self._before = 0  # calls of other clients, running or queued when this hold began
+        self._before = 0  # calls of other clients, running or queued when this hold began; they may leave
+        self._started = 0  # calls that the server had started by then
         self._streams: int | None = None  # calls that the server admits on all connections together
         self._last: dict[str, Any] = {"sent": 0, "finished": 0, "status": {}}
 
@@ -69,7 +70,7 @@ class Hold:
         self._streams = None if admitted is None else admitted * spec.connections
         if target.has_counters:
             counters = target.counters()
-            self._before = counters.running + counters.queued
+            self._before, self._started = counters.running + counters.queued, counters.started
         request = spec.engine_request(_engine.benchmark_request)
         request["messages"] = int(self._send_first)
         with translated():
@@ -94,7 +95,11 @@ class Hold:
         if not self.target.has_counters:
             return True
         counters = self.target.counters()
-        arrived = counters.running + counters.queued - self._before
+        there = counters.running + counters.queued
+        arrived = there - self._before
+        if (begun := counters.started - self._started + counters.queued) <= counts["sent"]:
+            # All that began since then is ours, whether those of others have left by now or not.
+            arrived = max(arrived, min(begun, there))
         # What the peer's stream limit keeps in the client will not arrive while the others are held.
         most = self.calls if self._streams is None else min(self.calls, self._streams)
         return arrived + int(counts["finished"]) >= most
@@ -105,13 +110,18 @@ class Hold:
     def running(self) -> int:
         """Calls in their handlers: the server's own count, where it has one; else those sent, admitted, not
         ended."""
-        if self.target.has_counters:
-            # Others may call it too: ours are at most those that the server has not ended.
-            ended = sum(count for name, count in self.status.items() if name not in _BY_CLIENT)
-            most = int(self._last["sent"]) - ended
-            return max(0, min(self.target.counters().running - self._before, most))
-        outstanding = self._outstanding()
-        return outstanding if self._streams is None else min(outstanding, self._streams)
+        admitted = outstanding = self._outstanding()
+        if self._streams is not None:
+            admitted = min(outstanding, self._streams)
+        if not self.target.has_counters:
+            return admitted
+        # Others may call it too. Ours are at least those that can be neither theirs nor waiting, and at most
+        # those that the server has not ended.
+        counters = self.target.counters()
+        least = min(admitted - counters.queued, counters.running, counters.started - self._started)
+        ended = sum(count for name, count in self.status.items() if name not in _BY_CLIENT)
+        most = int(self._last["sent"]) - ended
+        return max(0, min(max(counters.running - self._before, least), most))
 
     @property
     def queued(self) -> int:
@@ -221,6 +231,8 @@ def hold(
 
     Raises InvalidRequest, ConnectError, ServerDied when the server dies meanwhile, Interrupted.
     """
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InvalidRequest(f"metadata must be a dict of texts, not {units.shown(metadata)}")
     wanted = dict(metadata or {})
     if not {str(key).lower() for key in wanted} & set(LASTING):
         wanted["grpcperf-hold"] = "1"
@@ -232,7 +244,7 @@ def hold(
         metadata=wanted,
         deadline=deadline,
         keepalive=keepalive,
-        channel_args=channel_args or {},
+        channel_args={} if channel_args is None else channel_args,
     )
     return Hold(
         as_target(target), spec, send_first=bool(send_first), timeout=units.seconds(timeout, "timeout")

@@ -70,6 +70,7 @@ class LoadRun:
         self._peer = peer
         self._result: Result | None = None
         self._lock = threading.Lock()
+        self._owner = os.getpid()
         with translated():
             self._run: _engine.Run | None = _engine.Run(
                 client=engine_client(target, spec, peer),
@@ -105,10 +106,20 @@ class LoadRun:
         `progress`: show a bar on stderr; None: when a person is watching. Raises ConnectError or ServerDied
         when it never came to measure, Interrupted (with the partial result) on Ctrl-C.
         """
+        if self._owner != os.getpid():  # the lock may be held by a thread that was not forked with the rest
+            raise EngineError(
+                f"this run belongs to process {self._owner}, which forked this one; start one here"
+            )
         with self._lock:
             if self._result is None:
                 self._wait(progress)
-                self._result = self._collect(interrupted=False)
+                try:
+                    self._result = self._collect(interrupted=False)
+                except KeyboardInterrupt:  # it had ended by itself, so nothing need be lost
+                    self._result = self._collect(interrupted=False)
+                    raise Interrupted(
+                        "interrupted when the run had ended: it is complete", self._result
+                    ) from None
             return self._result
 
     def _wait(self, progress: bool | None) -> None:
@@ -169,7 +180,10 @@ class LoadRun:
         self._run = None  # before the target, whose descriptor it watches
 
     def __repr__(self) -> str:
-        state = "closed" if self._run is None else self.snapshot().phase
+        if self._owner != os.getpid():
+            state = "of the parent process"
+        else:
+            state = "closed" if self._run is None else self.snapshot().phase
         return f"<LoadRun of {self.spec.kind} on {self.target!r}: {state}>"
 
 

@@ -362,6 +362,30 @@ def test_a_reader_that_leaves_is_not_an_error_message(cli):
 # --- serve
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "out", "err"),
+    [
+        ("load -n 10 --warmup 0 --json >&-", 0, "", ""),
+        ("load -n 10 --warmup 0 >/dev/full", 1, "", "No space left on device"),
+        ("load -n 10 --warmup 0 --json >/dev/full", 1, "", "No space left on device"),
+        ("load 127.0.0.1:1 --json 2>&-", 1, "", ""),
+        ("load 127.0.0.1:1 --json 2>/dev/full", 1, "", ""),
+        ("load --nonsense 2>&-", 2, "", ""),
+        ("serve >/dev/full", 1, "", "No space left on device"),
+        ("load --channel-arg a=--5", 2, "", "channel_args"),
+        ("load --transport core --warmup 0 -n 10 --channel-arg a=--5 >/dev/null", 0, "", ""),
+    ],
+)
+def test_output_that_cannot_be_written_is_no_traceback(cli, command, code, out, err):
+    done = subprocess.run(
+        ["bash", "-c", f"exec {cli.command[0]} {command}"], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout) == (code, out)
+    assert err in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("\n") <= 1
+
+
 def test_serve_says_where_it_listens_and_is_used(cli, serve):
     address, pid, _ = serve(
         "--model", "thread:64KiB", "--max-concurrent-streams", 9, "--behaviour", "delay-us=1000"

@@ -465,9 +465,11 @@ def test_loads_from_several_threads(server):
 
 def test_a_forked_child_gets_an_error_and_does_no_harm(python):
     code = """
-        import os, grpcperf as gp
+        import os, threading, time, grpcperf as gp
 
         def attempts(server):
+            yield run.result
+            yield run.snapshot
             yield lambda: gp.load(server, concurrency=1, calls=5)
             yield lambda: gp.load(server.address, concurrency=1, calls=5)
             yield lambda: gp.hold(server, calls=1).__enter__()
@@ -478,6 +480,8 @@ def test_a_forked_child_gets_an_error_and_does_no_harm(python):
         with gp.Server() as server:
             gp.load(server, concurrency=2, calls=10, warmup=0)
             run = gp.start(server, concurrency=2, duration=1.5, warmup=0)
+            threading.Thread(target=run.result).start()
+            time.sleep(0.3)  # it now waits in result()
             pid = os.fork()
             if pid == 0:
                 wrong = 0
@@ -488,6 +492,7 @@ def test_a_forked_child_gets_an_error_and_does_no_harm(python):
                     except gp.EngineError:
                         pass
                 repr(server)
+                repr(run)
                 server.close()
                 del run
                 os._exit(wrong)

@@ -108,6 +108,29 @@ def test_calls_of_others_are_not_ours(server):
         assert first.running == 7
 
 
+def test_calls_of_others_may_leave_meanwhile():
+    with gp.Server() as server:
+        first, second = gp.hold(server, calls=100), gp.hold(server, calls=50)
+        first.__enter__()
+        with second:
+            assert (first.running, second.running) == (100, 50)
+            first.__exit__(None, None, None)
+            assert (second.running, second.queued) == (50, 0)
+
+
+def test_a_hold_does_not_wait_for_what_an_earlier_one_leaves_behind():
+    """Its handlers are still there when the next begins, and go while that is being entered."""
+    with gp.Server() as server:
+        lasting = {"grpcperf-delay-us": 300_000, "grpcperf-observe-cancel": 0}
+        with gp.hold(server, calls=200, metadata=lasting):
+            pass
+        with gp.hold(server, calls=300, timeout=3) as held:
+            assert held.entered_s < 2
+            assert (held.running, held.queued) == (300, 0)
+            time.sleep(0.6)  # the earlier ones have ended by now
+            assert server.counters().running == held.running == 300
+
+
 def test_each_connection_is_one(server):
     descriptors = lambda: len(os.listdir(f"/proc/{server.pid}/fd"))  # noqa: E731
     before = descriptors()
