@@ -31,3 +31,11 @@ bool gp_call_is_complete(enum gp_kind kind, bool parked, uint32_t messages, uint
     }
     return false;
 }
+
+enum gp_class gp_call_judge_ok(enum gp_kind kind, bool parked, uint32_t messages, uint32_t sent,
+                               uint32_t received)
+{
+    if (gp_call_is_complete(kind, parked, messages, sent, received))
+        return GP_CLASS_OK;
+    return kind == GP_KIND_UNARY || kind == GP_KIND_CLIENT_STREAM ? GP_CLASS_UNIMPLEMENTED : GP_CLASS_UNKNOWN;
+}

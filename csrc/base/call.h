@@ -69,6 +69,10 @@ struct gp_request {
 /* Whether a call whose status is OK has the messages its kind demands. `messages` is the request's. */
 bool gp_call_is_complete(enum gp_kind kind, bool parked, uint32_t messages, uint32_t sent, uint32_t received);
 
+/* The class of a call whose status is OK: OK if it is complete, else the one named above. */
+enum gp_class gp_call_judge_ok(enum gp_kind kind, bool parked, uint32_t messages, uint32_t sent,
+                               uint32_t received);
+
 /* A call that has ended. */
 struct gp_event {
     uint64_t id;

@@ -227,17 +227,13 @@ static void go_on(struct core_client *client, struct core_call *call, enum core_
 
 static enum gp_class judge(const struct core_client *client, const struct core_call *call)
 {
-    bool single = client->kind == GP_KIND_UNARY || client->kind == GP_KIND_CLIENT_STREAM;
-
     if (call->ended)
         return GP_CLASS_OK;
     if ((unsigned)call->status > GP_CLASS_UNAUTHENTICATED) /* a server may send any number */
         return GP_CLASS_UNKNOWN;
     if (call->status != GRPC_STATUS_OK)
         return (enum gp_class)call->status;
-    if (gp_call_is_complete(client->kind, client->parked, client->messages, call->sent, call->received))
-        return GP_CLASS_OK;
-    return single ? GP_CLASS_UNIMPLEMENTED : GP_CLASS_UNKNOWN;
+    return gp_call_judge_ok(client->kind, client->parked, client->messages, call->sent, call->received);
 }
 
 static void finish(struct core_client *client, struct core_call *call, uint64_t now_ns,

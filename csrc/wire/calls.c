@@ -135,16 +135,5 @@ uint32_t gp_call_takes(const struct gp_calls *calls, const struct gp_call *call,
 
 enum gp_class gp_call_judge(const struct gp_calls *calls, const struct gp_call *call)
 {
-    enum gp_kind kind = calls->kind;
-    bool enough = call->received >= calls->messages && call->sent >= calls->messages;
-
-    if (gp_calls_want_one(calls))
-        return call->received == 1 ? GP_CLASS_OK : GP_CLASS_UNIMPLEMENTED;
-    if (calls->parked)
-        return GP_CLASS_OK;
-    if (kind == GP_KIND_BIDI)
-        return enough && call->received == call->sent ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
-    if (call->received == 0)
-        return GP_CLASS_UNKNOWN;
-    return enough || kind == GP_KIND_SERVER_STREAM ? GP_CLASS_OK : GP_CLASS_UNKNOWN;
+    return gp_call_judge_ok(calls->kind, calls->parked, calls->messages, call->sent, call->received);
 }

@@ -49,8 +49,18 @@ static void test_ok_needs_the_messages_of_the_kind(void)
                                   cases[i].received) == cases[i].complete);
 }
 
+static void test_ok_without_its_messages_has_the_class_of_its_kind(void)
+{
+    CHECK(gp_call_judge_ok(GP_KIND_UNARY, false, 0, 1, 1) == GP_CLASS_OK);
+    CHECK(gp_call_judge_ok(GP_KIND_UNARY, false, 0, 1, 0) == GP_CLASS_UNIMPLEMENTED);
+    CHECK(gp_call_judge_ok(GP_KIND_CLIENT_STREAM, true, 0, 0, 0) == GP_CLASS_UNIMPLEMENTED);
+    CHECK(gp_call_judge_ok(GP_KIND_SERVER_STREAM, false, 5, 1, 0) == GP_CLASS_UNKNOWN);
+    CHECK(gp_call_judge_ok(GP_KIND_BIDI, false, 3, 3, 2) == GP_CLASS_UNKNOWN);
+}
+
 int main(void)
 {
+    test_ok_without_its_messages_has_the_class_of_its_kind();
     test_ok_needs_the_messages_of_the_kind();
     classes_have_names();
     return 0;
