@@ -67,7 +67,8 @@ class Child:
     def reset_peaks(self, timeout: float) -> None: ...
     def dead(self) -> str | None:
         """Why it is dead ("killed by SIGKILL", "exited with code 1"), or None while it lives."""
-    def stderr_tail(self) -> str: ...
+    def tail(self, descriptor: int) -> str:
+        """The end of what it wrote to descriptor 1 or 2, at most 64 KiB, from the start of a line."""
     def close(self, grace: float = ...) -> None:
         """End it, with SIGKILL after `grace` seconds. Idempotent, quiet when it is dead; in a forked child
         a no-op."""

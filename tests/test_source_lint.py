@@ -30,6 +30,7 @@ ARROWS: dict[str, set[str]] = {
     "python": {"load", "process", "client", "net", "codec", "base"},
     "server": {"wire", "net", "process", "base"},
     "mirror": {"wire", "net", "process", "base"},
+    "launcher": {"process", "base"},
     "relay": {"wire", "net", "process", "base"},
     "preload": set(),  # loaded into foreign processes: nothing of ours may come along
 }
@@ -41,6 +42,8 @@ FORBIDDEN = PRINTING | {"exit", "_exit", "_Exit", "quick_exit", "abort", "signal
 ALLOWED_CALLS = {
     "csrc/server/main.c": FORBIDDEN,  # an executable's own file
     "csrc/mirror/main.c": FORBIDDEN,
+    "csrc/launcher/main.c": FORBIDDEN,
+    "csrc/launcher/command.c": {"_exit"},  # a forked child that could not become the command
     "csrc/server/reporter.c": {"_exit"},  # the server ends where its parent's end is noticed
 }
 

@@ -1,9 +1,9 @@
 /* One child process: posix_spawn (never fork, for libraries in this process may run threads), a control
- * socket, its stderr in memory, and an end without loose ones.
+ * socket, its output in memory, and an end without loose ones.
  *
- * stderr is a memory file rather than a pipe: nobody needs to read it for the child to go on writing. The
- * child is signalled by its pidfd, which never means another process; its process group only while the zombie
- * still owns the number, which is decided under the lock. */
+ * Output goes to memory files rather than pipes: nobody needs to read them for the child to go on writing.
+ * The child is signalled by its pidfd, which never means another process; its process group only while the
+ * zombie still owns the number, which is decided under the lock. */
 #include "process/child.h"
 
 #include <assert.h>
@@ -26,10 +26,8 @@
 #include "base/error.h"
 #include "process/memory_file.h"
 
-#define STDERR_KEPT_BYTES (64 * 1024)   /* what trimming leaves of a chatty child's stderr */
-#define STDERR_TRIM_BYTES (1024 * 1024) /* memory it may take before it is trimmed */
-#define LAST_WORDS_BYTES 768            /* of stderr in an error message */
-#define KILLED_NS (10 * GP_NS_PER_S)    /* for the kernel to end a killed process; never needed so far */
+#define LAST_WORDS_BYTES 768         /* of stderr in an error message */
+#define KILLED_NS (10 * GP_NS_PER_S) /* for the kernel to end a killed process; never needed so far */
 
 /* How it ended, as waitid tells it. */
 struct ending {
@@ -42,7 +40,7 @@ enum { LOST = 0 };
 struct gp_child {
     pid_t owner; /* the process that made it, the only one that may wait for it or end it */
     pid_t pid;   /* also the number of its process group */
-    int pidfd, control_fd, stderr_fd;
+    int pidfd, control_fd, stdout_fd, stderr_fd;
     pthread_mutex_t lock; /* guards the rest; not held while waiting */
     bool stopped;         /* gp_child_stop found it alive */
     bool reaped;          /* its numbers may be somebody else's by now */
@@ -93,22 +91,22 @@ static int open_control(struct gp_child *child, int *child_end, struct gp_error 
     return 0;
 }
 
-static int open_stderr(struct gp_child *child, struct gp_error *err)
+static int open_output(int *fd, const char *name, struct gp_error *err)
 {
-    child->stderr_fd = gp_memory_file("grpcperf-stderr", NULL, 0, GP_CHILD_FILES_FD);
-    if (child->stderr_fd < 0 || fcntl(child->stderr_fd, F_SETFL, O_APPEND) < 0)
-        return gp_error_errno(err, "cannot make a memory file for a child's stderr");
+    *fd = gp_memory_file(name, NULL, 0, GP_CHILD_FILES_FD);
+    if (*fd < 0 || fcntl(*fd, F_SETFL, O_APPEND) < 0)
+        return gp_error_errno(err, "cannot make a memory file for a child's output");
     return 0;
 }
 
-static int set_actions(posix_spawn_file_actions_t *actions, int stderr_fd, int control_fd, const int *files,
-                       size_t file_count)
+static int set_actions(posix_spawn_file_actions_t *actions, const struct gp_child *child, int control_fd,
+                       const int *files, size_t file_count)
 {
     int rc = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
     if (rc == 0)
-        rc = posix_spawn_file_actions_addopen(actions, 1, "/dev/null", O_WRONLY, 0);
+        rc = posix_spawn_file_actions_adddup2(actions, child->stdout_fd, 1);
     if (rc == 0)
-        rc = posix_spawn_file_actions_adddup2(actions, stderr_fd, 2);
+        rc = posix_spawn_file_actions_adddup2(actions, child->stderr_fd, 2);
     if (rc == 0)
         rc = posix_spawn_file_actions_adddup2(actions, control_fd, GP_CHILD_CONTROL_FD);
     for (size_t i = 0; rc == 0 && i < file_count; i++)
@@ -142,7 +140,7 @@ static int spawn_with(struct gp_child *child, const struct gp_child_opts *opts, 
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
-    int rc = set_actions(&actions, child->stderr_fd, end, files, opts->file_count);
+    int rc = set_actions(&actions, child, end, files, opts->file_count);
     set_attributes(&attributes);
     if (rc == 0)
         rc = posix_spawn(&child->pid, opts->argv[0], &actions, &attributes, (char *const *)opts->argv,
@@ -190,6 +188,7 @@ static void close_descriptors(struct gp_child *child)
 {
     close_fd(&child->pidfd);
     close_fd(&child->control_fd);
+    close_fd(&child->stdout_fd);
     close_fd(&child->stderr_fd);
 }
 
@@ -201,8 +200,10 @@ int gp_child_create(struct gp_child **child, const struct gp_child_opts *opts, s
     if (!c)
         return gp_error_errno(err, "cannot start %s", opts->argv[0]);
     c->owner = getpid();
-    c->pidfd = c->control_fd = c->stderr_fd = -1;
-    bool born = open_control(c, &child_end, err) == 0 && open_stderr(c, err) == 0 &&
+    c->pidfd = c->control_fd = c->stdout_fd = c->stderr_fd = -1;
+    bool born = open_control(c, &child_end, err) == 0 &&
+                open_output(&c->stdout_fd, "grpcperf-stdout", err) == 0 &&
+                open_output(&c->stderr_fd, "grpcperf-stderr", err) == 0 &&
                 spawn(c, opts, child_end, err) == 0 && open_pidfd(c, err) == 0;
     close_fd(&child_end);
     if (!born) {
@@ -268,15 +269,6 @@ static void describe(const struct ending *ending, char *reason, size_t size)
         snprintf(reason, size, "killed by signal %d", ending->status);
 }
 
-/* Give back the memory of all but the end of a long stderr, when somebody looks after the child. */
-static void trim_stderr(const struct gp_child *child)
-{
-    struct stat st;
-    if (fstat(child->stderr_fd, &st) == 0 && (uint64_t)st.st_blocks * 512 > STDERR_TRIM_BYTES)
-        fallocate(child->stderr_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                  st.st_size - STDERR_KEPT_BYTES);
-}
-
 bool gp_child_dead(const struct gp_child *child, char *reason, size_t size)
 {
     struct ending ending;
@@ -284,31 +276,22 @@ bool gp_child_dead(const struct gp_child *child, char *reason, size_t size)
         snprintf(reason, size, "not of this process: it belongs to process %d", (int)child->owner);
         return true;
     }
-    trim_stderr(child);
+    gp_memory_file_trim(child->stdout_fd); /* whoever looks after the child does this, too */
+    gp_memory_file_trim(child->stderr_fd);
     if (!find_ending(child, &ending))
         return false;
     describe(&ending, reason, size);
     return true;
 }
 
+size_t gp_child_stdout_tail(const struct gp_child *child, char *text, size_t size)
+{
+    return gp_memory_file_tail(foreign(child) ? -1 : child->stdout_fd, text, size);
+}
+
 size_t gp_child_stderr_tail(const struct gp_child *child, char *text, size_t size)
 {
-    struct stat st;
-    assert(size > 0);
-    text[0] = '\0';
-    if (foreign(child) || fstat(child->stderr_fd, &st) < 0)
-        return 0;
-    off_t room = (off_t)size - 1, start = st.st_size > room ? st.st_size - room : 0;
-    ssize_t length = pread(child->stderr_fd, text, (size_t)(st.st_size - start), start);
-    if (length <= 0)
-        return 0;
-    const char *line = start > 0 ? memchr(text, '\n', (size_t)length - 1) : NULL;
-    if (line) { /* drop what is left of a line that began earlier */
-        length -= line + 1 - text;
-        memmove(text, line + 1, (size_t)length);
-    }
-    text[length] = '\0';
-    return (size_t)length;
+    return gp_memory_file_tail(foreign(child) ? -1 : child->stderr_fd, text, size);
 }
 
 int gp_child_died(const struct gp_child *child, struct gp_error *err)

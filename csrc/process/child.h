@@ -1,6 +1,6 @@
 /* One child process: spawned by exec into its own process group (Ctrl-C in a terminal reaches the parent
- * alone), with a control socket on descriptor 3 (GP_CHILD_CONTROL_FD) and its stderr kept in memory for error
- * messages.
+ * alone), with a control socket on descriptor 3 (GP_CHILD_CONTROL_FD) and the end of its output kept in
+ * memory.
  *
  * The child is expected to die when the control socket reaches end of file, so it cannot outlive its parent;
  * no parent-death signal is used, for that fires when the spawning *thread* ends. A handle belongs to the
@@ -41,7 +41,8 @@ int gp_child_control_fd(const struct gp_child *child); /* the parent's end; owne
  * bytes with the final zero). Does not wait. */
 bool gp_child_dead(const struct gp_child *child, char *reason, size_t size);
 
-/* The last bytes the child wrote to stderr, cut at a line's start where there is one. Gives their number. */
+/* The last bytes the child wrote, cut at a line's start where there is one. Gives their number. */
+size_t gp_child_stdout_tail(const struct gp_child *child, char *text, size_t size);
 size_t gp_child_stderr_tail(const struct gp_child *child, char *text, size_t size);
 
 /* Fill `err` with GP_ERROR_DIED: pid, reason and last stderr lines. Returns -1. */

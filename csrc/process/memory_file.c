@@ -1,9 +1,13 @@
 /* memory_file: see the header. */
 #include "process/memory_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static int close_failed(int fd)
@@ -47,4 +51,38 @@ int gp_memory_files(const char *name, const struct gp_memory *contents, size_t c
         return -1;
     }
     return 0;
+}
+
+void gp_memory_file_trim(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st) == 0 && (uint64_t)st.st_blocks * 512 > GP_MEMORY_FILE_MOST)
+        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, st.st_size - GP_MEMORY_FILE_KEPT);
+}
+
+/* Drop what is left of a line that began before the text. */
+static size_t without_torn_line(char *text, size_t length)
+{
+    const char *end = memchr(text, '\n', length - 1);
+    if (!end)
+        return length;
+    length -= (size_t)(end + 1 - text);
+    memmove(text, end + 1, length);
+    return length;
+}
+
+size_t gp_memory_file_tail(int fd, char *text, size_t size)
+{
+    struct stat st;
+    assert(size > 0);
+    text[0] = '\0';
+    if (fstat(fd, &st) < 0)
+        return 0;
+    off_t room = (off_t)size - 1, start = st.st_size > room ? st.st_size - room : 0;
+    ssize_t got = pread(fd, text, (size_t)(st.st_size - start), start);
+    if (got <= 0)
+        return 0;
+    size_t length = start > 0 ? without_torn_line(text, (size_t)got) : (size_t)got;
+    text[length] = '\0';
+    return length;
 }

@@ -28,6 +28,11 @@ static bool say_failure(const struct gp_report *report, const char *message)
     return say(report, &reply, ANSWER(FAILURE));
 }
 
+static bool say_unknown(const struct gp_report *report)
+{
+    return say_failure(report, "this server does not know such a request");
+}
+
 static bool say_done(const struct gp_report *report)
 {
     reply_t reply = GRPCPERF__CONTROL__FROM_CHILD__INIT;
@@ -43,6 +48,8 @@ static bool say_memstats(const struct gp_report *report, bool settle)
     Grpcperf__Control__MemStats memstats = GRPCPERF__CONTROL__MEM_STATS__INIT;
     struct gp_error err;
 
+    if (!report->memstats)
+        return say_unknown(report);
     if (report->memstats(report->context, settle, &memstats, &err) != 0)
         return say_failure(report, err.message);
     reply.memstats = &memstats;
@@ -54,6 +61,8 @@ static bool say_counters(const struct gp_report *report)
     reply_t reply = GRPCPERF__CONTROL__FROM_CHILD__INIT;
     Grpcperf__Control__Counters counters = GRPCPERF__CONTROL__COUNTERS__INIT;
 
+    if (!report->counters)
+        return say_unknown(report);
     report->counters(report->context, &counters);
     reply.counters = &counters;
     return say(report, &reply, ANSWER(COUNTERS));
@@ -78,6 +87,8 @@ static bool answer(const struct gp_report *report, const request_t *request)
             report->release(report->context);
         return say_done(report);
     case QUESTION(RESET_PEAKS):
+        if (!report->reset_peaks)
+            return say_unknown(report);
         report->reset_peaks(report->context);
         return say_done(report);
     case QUESTION(GET_COUNTERS):
@@ -86,7 +97,7 @@ static bool answer(const struct gp_report *report, const request_t *request)
         say_bye(report);
         return false;
     default:
-        return say_failure(report, "this server does not know such a request");
+        return say_unknown(report);
     }
 }
 
@@ -96,10 +107,15 @@ int gp_report_ready(const struct gp_report *report, int port, const char *versio
     Grpcperf__Control__Ready ready = GRPCPERF__CONTROL__READY__INIT;
 
     ready.port = (uint32_t)port;
-    ready.pid = getpid();
+    ready.pid = report->pid ? report->pid : getpid();
     ready.versions = (char *)versions;
     reply.ready = &ready;
     return say(report, &reply, ANSWER(READY)) ? 0 : -1;
+}
+
+int gp_report_failure(const struct gp_report *report, const char *message)
+{
+    return say_failure(report, message) ? 0 : -1;
 }
 
 bool gp_report_answer(const struct gp_report *report)

@@ -327,14 +327,20 @@ static PyObject *child_dead(PyObject *object, PyObject *unused)
     return PyUnicode_FromString(reason);
 }
 
-static PyObject *child_stderr_tail(PyObject *object, PyObject *unused)
+static PyObject *child_tail(PyObject *object, PyObject *args)
 {
     struct child_object *self = (struct child_object *)object;
-    char text[4096];
-    if (check(self))
+    int descriptor;
+    if (!PyArg_ParseTuple(args, "i:tail", &descriptor) || check(self))
         return NULL;
-    size_t size = gp_child_stderr_tail(self->child, text, sizeof text);
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)size, "replace");
+    char *text = PyMem_Malloc(GP_MEMORY_FILE_KEPT);
+    if (!text)
+        return PyErr_NoMemory();
+    size_t size = (descriptor == 1 ? gp_child_stdout_tail : gp_child_stderr_tail)(self->child, text,
+                                                                                  GP_MEMORY_FILE_KEPT);
+    PyObject *decoded = PyUnicode_DecodeUTF8(text, (Py_ssize_t)size, "replace");
+    PyMem_Free(text);
+    return decoded;
 }
 
 static PyObject *child_close(PyObject *object, PyObject *args, PyObject *keywords)
@@ -361,7 +367,7 @@ static PyMethodDef child_methods[] = {
     {"release", WITH_KEYWORDS(child_release), "Let every parked call go."},
     {"reset_peaks", WITH_KEYWORDS(child_reset_peaks), "Start peaks anew."},
     {"dead", child_dead, METH_NOARGS, "Why it is dead, or None."},
-    {"stderr_tail", child_stderr_tail, METH_NOARGS, "The last it wrote to stderr."},
+    {"tail", child_tail, METH_VARARGS, "The last it wrote to stdout or stderr."},
     {"close", WITH_KEYWORDS(child_close), "End it."},
     {NULL},
 };

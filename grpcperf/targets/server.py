@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from grpcperf import units
 from grpcperf.errors import InvalidRequest
 from grpcperf.spec import check_channel_args, refuse_unknown
+from grpcperf.targets.child import executable
 from grpcperf.targets.models import Model, parse_model
-from grpcperf.targets.native import NativeChild, executable
+from grpcperf.targets.native import NativeChild
 from grpcperf.tls import TLS, require_tls
 
 if TYPE_CHECKING:

@@ -288,7 +288,7 @@ static void use_in_fork(struct gp_child *child)
     CHECK(gp_child_stderr_tail(child, text, sizeof text) == 0);
     int before = count_fds();
     CHECK(stop_takes(child, SOON) < GP_NS_PER_S);
-    CHECK(count_fds() == before - 3);
+    CHECK(count_fds() == before - 4);
     gp_child_abandon(child);
     gp_child_destroy(child);
 }

@@ -74,7 +74,7 @@ static void test_a_child_reads_them(void)
     contents[1].data = big;
     CHECK(gp_child_create(&child, &(struct gp_child_opts){.argv = argv, .files = contents, .file_count = 2},
                           NULL) == 0);
-    CHECK(count_fds() == before + 3); /* pidfd, control, stderr */
+    CHECK(count_fds() == before + 4); /* pidfd, control, stdout, stderr */
     CHECK(gp_child_wait(child, SOON));
     size_t size = gp_child_stderr_tail(child, text, sizeof text);
     CHECK(size == 12 && memcmp(text, "of the first", 12) == 0);
