@@ -75,14 +75,20 @@ static bool apply_setting(struct gp_probe *probe, uint32_t id, uint32_t value)
     }
 }
 
-static bool read_settings(const uint8_t *payload, uint32_t length, struct gp_probe *probe)
+static void read_settings(const uint8_t *payload, uint32_t length, struct gp_greeting *greeting,
+                          struct gp_probe *probe)
 {
     probe->header_table_size = probe->max_concurrent_streams = probe->initial_window_size = UINT64_MAX;
     probe->max_frame_size = probe->max_header_list_size = UINT64_MAX;
-    for (uint32_t at = 0; at < length; at += SETTING_BYTES)
-        if (!apply_setting(probe, big_endian(payload + at, 2), big_endian(payload + at + 2, 4)))
-            return false;
-    return true;
+    greeting->kind = GP_GREETING_HTTP2;
+    for (uint32_t at = 0; at < length; at += SETTING_BYTES) {
+        uint32_t id = big_endian(payload + at, 2), value = big_endian(payload + at + 2, 4);
+        if (apply_setting(probe, id, value))
+            continue;
+        greeting->kind = GP_GREETING_FORBIDDEN;
+        snprintf(greeting->words, sizeof greeting->words, "setting %u is %u", id, value);
+        return;
+    }
 }
 
 static void show_bytes(const uint8_t *data, size_t size, struct gp_greeting *greeting)
@@ -109,10 +115,8 @@ static void read_frame(const uint8_t *data, size_t size, struct gp_greeting *gre
     } else if (frame.type == FRAME_GOAWAY) {
         greeting->kind = GP_GREETING_GOAWAY;
         snprintf(greeting->words, sizeof greeting->words, "%u", big_endian(data + FRAME_HEADER + 4, 4));
-    } else if (read_settings(data + FRAME_HEADER, frame.length, probe)) {
-        greeting->kind = GP_GREETING_HTTP2;
     } else {
-        show_bytes(data, size, greeting);
+        read_settings(data + FRAME_HEADER, frame.length, greeting, probe);
     }
 }
 
@@ -199,6 +203,10 @@ int gp_greeting_verdict(const struct gp_greeting *greeting, const char *name, st
         return gp_error_set(err, GP_ERROR_CONNECT,
                             "%s answers HTTP/2 but turns the connection away (GOAWAY, error %s)", name,
                             words);
+    case GP_GREETING_FORBIDDEN:
+        return gp_error_set(err, GP_ERROR_CONNECT,
+                            "%s answers HTTP/2 with SETTINGS of a forbidden value (%s; RFC 9113, 6.5.2)",
+                            name, words);
     case GP_GREETING_HTTP1:
         return gp_error_set(err, GP_ERROR_CONNECT, "%s answers HTTP/1 (%s), not gRPC", name, words);
     case GP_GREETING_HTTPS:

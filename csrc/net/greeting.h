@@ -15,6 +15,7 @@ struct gp_probe;
 enum gp_greeting_kind {
     GP_GREETING_UNFINISHED, /* nothing, or a good beginning */
     GP_GREETING_HTTP2,      /* a whole and lawful SETTINGS frame */
+    GP_GREETING_FORBIDDEN,  /* one with a value that the protocol forbids */
     GP_GREETING_GOAWAY,     /* HTTP/2, but it wants no connection */
     GP_GREETING_HTTP1,
     GP_GREETING_HTTPS, /* HTTP/1 in plain text saying that TLS was expected */

@@ -59,15 +59,42 @@ static void unlawful_frames_are_not_http2(void)
 {
     CHECK(JUDGE("\0\0\5\4\0\0\0\0\0\0\3\0\0\0") == GP_GREETING_BINARY); /* not in sixes */
     CHECK(strcmp(greeting.words, "00 00 05 04 00 00 00 00 00 00 03 00 ...") == 0);
-    CHECK(JUDGE("\0\0\0\4\1\0\0\0\0") == GP_GREETING_BINARY);                /* an acknowledgement */
-    CHECK(JUDGE("\0\0\0\4\0\0\0\0\1") == GP_GREETING_BINARY);                /* on a stream */
-    CHECK(JUDGE("\0\100\2\4\0\0\0\0\0") == GP_GREETING_BINARY);              /* 16,386: above the limit */
-    CHECK(JUDGE("\0\0\0\1\0\0\0\0\0") == GP_GREETING_BINARY);                /* HEADERS first */
-    CHECK(JUDGE("\0\0\10\6\0\0\0\0\0........") == GP_GREETING_BINARY);       /* PING first */
-    CHECK(JUDGE("\0\0\6\4\0\0\0\0\0\0\5\0\0\77\377") == GP_GREETING_BINARY); /* frame size 16,383 */
-    CHECK(JUDGE("\0\0\6\4\0\0\0\0\0\0\4\200\0\0\0") == GP_GREETING_BINARY);  /* window 2^31 */
-    CHECK(JUDGE("\0\0\6\4\0\0\0\0\0\0\2\0\0\0\1") == GP_GREETING_BINARY);    /* push, from a server */
-    CHECK(JUDGE("\0\0\4\7\0\0\0\0\0\0\0\0\0") == GP_GREETING_BINARY);        /* GOAWAY without an error */
+    CHECK(JUDGE("\0\0\0\4\1\0\0\0\0") == GP_GREETING_BINARY);          /* an acknowledgement */
+    CHECK(JUDGE("\0\0\0\4\0\0\0\0\1") == GP_GREETING_BINARY);          /* on a stream */
+    CHECK(JUDGE("\0\100\2\4\0\0\0\0\0") == GP_GREETING_BINARY);        /* 16,386: above the limit */
+    CHECK(JUDGE("\0\0\0\1\0\0\0\0\0") == GP_GREETING_BINARY);          /* HEADERS first */
+    CHECK(JUDGE("\0\0\10\6\0\0\0\0\0........") == GP_GREETING_BINARY); /* PING first */
+    CHECK(JUDGE("\0\0\4\7\0\0\0\0\0\0\0\0\0") == GP_GREETING_BINARY);  /* GOAWAY without an error */
+}
+
+/* The values of RFC 9113, 6.5.2: HTTP/2 it is, and no client would keep the connection. */
+static void forbidden_settings_are_named(void)
+{
+    CHECK(JUDGE("\0\0\6\4\0\0\0\0\0\0\5\0\0\77\377") == GP_GREETING_FORBIDDEN);
+    CHECK(strcmp(greeting.words, "setting 5 is 16383") == 0);
+    CHECK(JUDGE("\0\0\6\4\0\0\0\0\0\0\4\200\0\0\0") == GP_GREETING_FORBIDDEN); /* window 2^31 */
+    CHECK(JUDGE("\0\0\6\4\0\0\0\0\0\0\2\0\0\0\1") == GP_GREETING_FORBIDDEN);   /* push, from a server */
+}
+
+/* Up to the 16,384 bytes that a frame may have before anything is agreed; the largest multiple of six. */
+static void large_settings_are_read(void)
+{
+    static const uint32_t lengths[] = {16200, 16380};
+
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        uint32_t length = lengths[i];
+        uint8_t *frame = calloc(1, GP_GREETING_MOST);
+
+        frame[1] = (uint8_t)(length >> 8);
+        frame[2] = (uint8_t)length;
+        frame[3] = 4;
+        for (uint32_t at = 9; at < 9 + length; at += 6)
+            frame[at] = 0xf0; /* unknown ones, to be ignored */
+        memcpy(frame + 9 + length - 6, "\0\3\0\0\0\144", 6);
+        CHECK(judge(frame, 9 + length - 1) == GP_GREETING_UNFINISHED);
+        CHECK(judge(frame, 9 + length) == GP_GREETING_HTTP2 && probe.max_concurrent_streams == 100);
+        free(frame);
+    }
 }
 
 static void goaway_is_named(void)
@@ -157,6 +184,8 @@ int main(void)
     settings_are_read();
     what_was_not_sent_is_unknown();
     unlawful_frames_are_not_http2();
+    forbidden_settings_are_named();
+    large_settings_are_read();
     goaway_is_named();
     http1_is_named_by_its_first_line();
     https_is_known_by_its_complaint();

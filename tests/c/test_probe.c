@@ -167,6 +167,8 @@ static void what_is_not_grpc_is_named(void)
                "answers \"SSH-2.0-OpenSSH_9.2\", not gRPC");
     peer_fails((struct peer){SAYS("\0\0\7\4\0\0\0\0\0\0\0\0"), .linger = true},
                "00 00 07 04 00 00 00 00 00 00 00 00");
+    peer_fails((struct peer){SAYS("\0\0\6\4\0\0\0\0\0\0\2\0\0\0\2"), .linger = true},
+               "SETTINGS of a forbidden value (setting 2 is 2;");
     peer_fails((struct peer){SAYS("\1\2\3\4garbage"), .linger = true}, "not gRPC");
     peer_fails((struct peer){SAYS("\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\13"), .linger = true},
                "GOAWAY, error 11");
