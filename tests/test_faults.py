@@ -529,6 +529,50 @@ def test_a_process_forked_before_the_engine_was_used_may_use_it(python):
     assert (done.stdout.strip(), done.stderr) == ("0", "")
 
 
+# --- closing
+
+
+def open_descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_closed_server_keeps_no_descriptor(within):
+    with gp.Server() as first:
+        gp.load(first, calls=10, warmup=0)  # what a library opens once and keeps
+    before = open_descriptors()
+    server = gp.Server()
+    assert open_descriptors() > before
+    os.kill(server.pid, signal.SIGKILL)
+    assert within(5, server.death)
+    server.close()
+    assert open_descriptors() == before
+    assert server.death() == "killed by SIGKILL"
+    server.close()
+
+
+def test_a_server_closed_under_a_load_and_an_answer_waited_for(within):
+    before = open_descriptors()
+    server, told = gp.Server(), []
+    run = gp.start(server, concurrency=2, duration=30, warmup=0)
+    os.kill(server.pid, signal.SIGSTOP)
+
+    def ask():
+        try:
+            server.memstats()
+        except gp.Error as error:
+            told.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    time.sleep(0.2)
+    server.close()
+    thread.join(5)
+    assert len(told) == 1
+    assert "server_died" in codes(run.result())
+    del run
+    assert within(5, lambda: open_descriptors() == before)
+
+
 # --- large messages
 
 

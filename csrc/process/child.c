@@ -320,8 +320,8 @@ int gp_child_died(const struct gp_child *child, struct gp_error *err)
 
 bool gp_child_wait(const struct gp_child *child, uint64_t timeout_ns)
 {
-    if (foreign(child))
-        return false;
+    if (foreign(child) || child->pidfd < 0) /* closed: it was reaped */
+        return !foreign(child);
     struct pollfd ended = {.fd = child->pidfd, .events = POLLIN};
     uint64_t begin = gp_clock_now_ns(), passed = 0;
     int rc;
@@ -367,8 +367,8 @@ void gp_child_stop(struct gp_child *child, uint64_t grace_ns)
 
 void gp_child_abandon(struct gp_child *child)
 {
-    assert(foreign(child));
-    close_descriptors(child);
+    if (foreign(child) || child->reaped)
+        close_descriptors(child);
 }
 
 void gp_child_destroy(struct gp_child *child)

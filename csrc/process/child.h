@@ -53,10 +53,12 @@ bool gp_child_wait(const struct gp_child *child, uint64_t timeout_ns);
 
 /* Shut the control socket down (the child's signal to leave), give it `grace_ns`, then SIGKILL its process
  * group, and reap it. Takes at most grace_ns plus the kernel's time to kill, also when the child is stopped.
- * Idempotent. Descriptors stay open until destroy; threads waiting on them wake up. */
+ * Idempotent. Descriptors stay open until abandon or destroy; threads waiting on them wake up. */
 void gp_child_stop(struct gp_child *child, uint64_t grace_ns);
 
-/* In a forked child: drop the descriptors, so that the parent's death still reaches the child. */
+/* Close the descriptors: in a forked child, so that the parent's death still reaches the child; in its own
+ * process when it was stopped (else nothing is done) and no other thread is in any of these calls. Its last
+ * words are gone then. */
 void gp_child_abandon(struct gp_child *child);
 
 void gp_child_destroy(struct gp_child *child); /* stops it first, with no grace */

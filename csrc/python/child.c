@@ -14,6 +14,7 @@ struct child_object {
     struct gp_control *control;
     pid_t owner; /* the process that made it */
     int pid, pidfd;
+    int users;                 /* threads that are in a call without the GIL: they wait on the descriptors */
     struct child_object *next; /* in engine_state.children */
 };
 
@@ -130,10 +131,7 @@ static int child_init(PyObject *object, PyObject *args, PyObject *keywords)
     }
     argv = encode_all(argv);
     env = argv ? encode_env(env) : NULL;
-    if (env)
-        files = files ? PySequence_Fast(files, "files is a sequence of bytes") : PyTuple_New(0);
-    else
-        files = NULL;
+    files = !env ? NULL : files ? PySequence_Fast(files, "files is a sequence of bytes") : PyTuple_New(0);
     int status = files ? spawn(self, state, argv, env, files) : -1;
     Py_XDECREF(argv);
     Py_XDECREF(env);
@@ -184,6 +182,14 @@ static int check(struct child_object *self)
     return -1;
 }
 
+/* The last to leave a child that was stopped closes its descriptors. */
+static void leave(struct child_object *self)
+{
+    if (--self->users == 0)
+        gp_child_abandon(self->child);
+    self->pidfd = gp_child_pidfd(self->child);
+}
+
 /* Ask, with the GIL released, and check that the answer is of the kind wanted. NULL with an exception. */
 static from_child *ask(struct child_object *self, const to_child *request, double timeout_s,
                        Grpcperf__Control__FromChild__WhatCase wanted)
@@ -193,10 +199,12 @@ static from_child *ask(struct child_object *self, const to_child *request, doubl
     from_child *reply = NULL;
     if (check(self))
         return NULL;
+    self->users++;
     engine_wait_begin(&wait, timeout_s);
     int status = request ? gp_control_request(self->control, request, &wait.wait, &reply, &err)
                          : gp_control_ready(self->control, &wait.wait, &reply, &err);
     engine_wait_end(&wait);
+    leave(self);
     if (!status && reply->what_case != wanted) {
         grpcperf__control__from_child__free_unpacked(reply, NULL);
         reply = NULL;
@@ -351,9 +359,11 @@ static PyObject *child_close(PyObject *object, PyObject *args, PyObject *keyword
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|d:close", names, &grace))
         return NULL;
     if (self->child && self->owner == getpid()) {
+        self->users++;
         Py_BEGIN_ALLOW_THREADS;
         gp_child_stop(self->child, grace > 0 ? (uint64_t)(grace * 1e9) : 0);
         Py_END_ALLOW_THREADS;
+        leave(self);
     }
     Py_RETURN_NONE;
 }

@@ -1,6 +1,7 @@
 /* _engine.Run: a load run in threads of its own. */
 #include "python/engine.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -10,6 +11,7 @@
 struct run_object {
     PyObject_HEAD struct gp_run *run;
     pid_t owner;
+    int server_pidfd; /* of its own (or -1): the target may be closed while this runs */
 };
 
 /* How long one wait keeps the GIL away from signals. */
@@ -49,15 +51,22 @@ static int parse_schedule(PyObject *dict, struct schedule_opts *schedule, struct
     return 0;
 }
 
-static int create(struct run_object *self, struct engine_state *state, const struct gp_run_opts *opts)
+static int create(struct run_object *self, struct engine_state *state, struct gp_run_opts *opts)
 {
     struct gp_error err = {0};
-    if (gp_run_create(&self->run, opts, &err)) {
-        engine_raise(state, &err);
-        return -1;
-    }
+    int status = 0;
     self->owner = getpid();
-    return 0;
+    self->server_pidfd = opts->server_pidfd;
+    if (opts->server_pidfd >= 0) {
+        self->server_pidfd = opts->server_pidfd = fcntl(opts->server_pidfd, F_DUPFD_CLOEXEC, 0);
+        if (opts->server_pidfd < 0)
+            status = gp_error_errno(&err, "cannot watch server process %d", (int)opts->server_pid);
+    }
+    if (status == 0)
+        status = gp_run_create(&self->run, opts, &err);
+    if (status)
+        engine_raise(state, &err);
+    return status;
 }
 
 static int run_init(PyObject *object, PyObject *args, PyObject *keywords)
@@ -106,6 +115,8 @@ static void run_dealloc(PyObject *object)
         gp_run_destroy(self->run);
         Py_END_ALLOW_THREADS;
     }
+    if (self->owner && self->server_pidfd >= 0)
+        close(self->server_pidfd);
     type->tp_free(object);
     Py_DECREF(type);
 }

@@ -335,6 +335,24 @@ static void test_no_descriptors_left(void)
     CHECK(count_fds() == before);
 }
 
+/* When it is over, and not before: a thread may be waiting on them. */
+static void test_abandoned_when_stopped(void)
+{
+    int before = count_fds();
+    struct gp_child *child = shell("kill -KILL $$");
+    CHECK(gp_child_wait(child, SOON));
+    gp_child_abandon(child);
+    CHECK(count_fds() == before + 3); /* it was not stopped: its last words may be asked for */
+    gp_child_stop(child, SOON);
+    gp_child_abandon(child);
+    CHECK(count_fds() == before && gp_child_pidfd(child) == -1);
+    CHECK(reason_is(child, "killed by SIGKILL") && died_as(child, "was killed by SIGKILL"));
+    CHECK(gp_child_wait(child, SOON) && stop_takes(child, SOON) < GP_NS_PER_S);
+    gp_child_abandon(child);
+    gp_child_destroy(child);
+    CHECK(count_fds() == before);
+}
+
 /* At every limit that is too low: an error, nothing left open, no process left behind. */
 static void test_too_few_descriptors(void)
 {
@@ -390,6 +408,7 @@ int main(int argc, char **argv)
     test_forked_child_leaves_it_alone();
     test_end_of_file_in_spite_of_a_forked_copy();
     test_no_descriptors_left();
+    test_abandoned_when_stopped();
     test_too_few_descriptors();
     gp_child_destroy(NULL);
     return 0;
