@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -17,6 +18,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -382,6 +384,17 @@ static inline void http2_peer_start(struct http2_peer *peer)
     CHECK(pthread_create(&peer->thread, NULL, h2_run, peer) == 0);
 }
 
+/* Until the other end's kernel has all that was sent, for at most ten seconds. */
+static inline void h2_wait_until_taken(int fd)
+{
+    int unsent = 1;
+
+    for (unsigned i = 0; i < 10000 && unsent > 0; i++) {
+        CHECK(ioctl(fd, SIOCOUTQ, &unsent) == 0);
+        usleep(1000);
+    }
+}
+
 /* Its connections are closed, and nobody listens any more. Afterwards it may be started again: on the same
  * port. */
 static inline void http2_peer_stop(struct http2_peer *peer)
@@ -398,7 +411,7 @@ static inline void http2_peer_stop(struct http2_peer *peer)
             h2_put_goaway(connection, 0);
             CHECK(send(connection->fd, gp_bytes_front(&connection->out), gp_bytes_length(&connection->out),
                        MSG_NOSIGNAL) > 0);
-            usleep(2000); /* it is there before the reset */
+            h2_wait_until_taken(connection->fd); /* what a reset overtakes is lost */
         }
         h2_drop(peer, connection);
     }
