@@ -55,7 +55,7 @@ def fd_limit(pid: int = 0) -> tuple[int, int]:
 class Child:
     """A child process with a control channel."""
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], files: Sequence[bytes] = ()) -> None:
-        """`files`: what it finds as descriptors 4, 5, ... to read, without a name; at most 4."""
+        """`files`: what it finds as descriptors 4, 5, ... to read, without a name; at most 8."""
     pid: int
     pidfd: int
     def ready(self, timeout: float) -> dict[str, Any]:

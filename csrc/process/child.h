@@ -20,7 +20,7 @@ struct gp_memory;
 
 #define GP_CHILD_CONTROL_FD 3
 #define GP_CHILD_FILES_FD 4 /* of the first file, the next one's is 5 */
-#define GP_CHILD_FILES_MAX 4u
+#define GP_CHILD_FILES_MAX 8u
 
 struct gp_child_opts {
     const char *const *argv; /* NULL-terminated; argv[0] is the path of the executable */

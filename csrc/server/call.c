@@ -5,6 +5,7 @@
 #include <grpc/slice_buffer.h>
 
 #include "base/clock.h"
+#include "server/forward.h"
 
 struct gp_call *gp_call_create(struct gp_queue *queue)
 {
@@ -36,6 +37,7 @@ void gp_call_destroy(struct gp_call *call)
 
 void gp_call_reset(struct gp_call *call)
 {
+    gp_forward_reset(call);
     if (call->core)
         grpc_call_unref(call->core);
     call->core = NULL;
@@ -113,6 +115,9 @@ void gp_call_step(struct gp_call *call, enum gp_event event)
     case GP_EVENT_SENT:
     case GP_EVENT_UNSENT:
         on_sent(call, event == GP_EVENT_SENT);
+        break;
+    case GP_EVENT_FORWARDED:
+        gp_forward_answered(call);
         break;
     case GP_EVENT_WOKEN:
         if (!call->done && !call->finishing)

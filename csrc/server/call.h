@@ -27,10 +27,11 @@ enum gp_event {
     GP_EVENT_CLOSED,   /* the call is over for C core: answered, cancelled, or its deadline has passed */
     GP_EVENT_RECEIVED, /* a message, or the end of the client's side */
     GP_EVENT_SENT,
-    GP_EVENT_UNSENT,   /* the same operation, failed */
-    GP_EVENT_ANSWERED, /* the status is out, or never will be */
-    GP_EVENT_WOKEN,    /* the delay is over, or the call was released */
-    GP_EVENT_HOME,     /* its thread is done with it */
+    GP_EVENT_UNSENT,    /* the same operation, failed */
+    GP_EVENT_ANSWERED,  /* the status is out, or never will be */
+    GP_EVENT_FORWARDED, /* the next server has answered, or never will */
+    GP_EVENT_WOKEN,     /* the delay is over, or the call was released */
+    GP_EVENT_HOME,      /* its thread is done with it */
     GP_EVENT_COUNT
 };
 
@@ -38,6 +39,7 @@ enum gp_event {
 struct gp_method {
     const char *path;
     bool reads_first; /* a call is handed over with its request message */
+    bool forwards;    /* a server that has a next one calls it; other methods it refuses */
     void (*begin)(struct gp_call *call);
     void (*received)(struct gp_call *call, bool message); /* false: the client has ended its side */
     void (*sent)(struct gp_call *call);
@@ -63,7 +65,8 @@ struct gp_call {
 
     /* The handler's. */
     struct gp_behaviour behaviour;
-    void *ballast; /* alloc_bytes */
+    void *ballast;                  /* alloc_bytes */
+    struct gp_forwarded *forwarded; /* the call to the next server; NULL: none */
     grpc_byte_buffer *reply;
     uint64_t deadline_ns;          /* UINT64_MAX: none */
     uint64_t accepted_ns;          /* only with a deadline */

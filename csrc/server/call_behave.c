@@ -1,9 +1,11 @@
-/* One call: what its handler does before it answers, in this order: allocate, burn CPU, wait, park. */
+/* One call: what its handler does before it answers, in this order: allocate, burn CPU, wait, park,
+ * call the next server. */
 #include "server/call.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "server/forward.h"
 #include "server/models.h"
 #include "server/server.h"
 
@@ -45,6 +47,19 @@ static void burn(struct gp_call *call, uint64_t busy_ns)
     }
 }
 
+static bool forwards(const struct gp_call *call)
+{
+    return call->queue->server->forward.channel != NULL;
+}
+
+static void proceed(struct gp_call *call)
+{
+    if (forwards(call))
+        gp_forward_call(call);
+    else
+        call->method->begin(call);
+}
+
 static void answer(struct gp_call *call)
 {
     bool held = call->phase == GP_PHASE_HOLD;
@@ -53,10 +68,10 @@ static void answer(struct gp_call *call)
         gp_call_end(call);
     else if (call->behaviour.status)
         gp_call_finish(call, call->behaviour.status, "as grpcperf-status asked");
-    else if (held)
+    else if (held && !forwards(call))
         call->method->released(call);
     else
-        call->method->begin(call);
+        proceed(call);
 }
 
 static void hold(struct gp_call *call)
@@ -102,12 +117,17 @@ static void behave(struct gp_call *call)
 void gp_call_begin(struct gp_call *call)
 {
     gp_counters_begin(&call->queue->server->counters, &call->queue->tally);
-    if (call->method->reads_first && !gp_call_decode(call))
+    if (forwards(call) && !call->method->forwards) {
+        gp_call_finish(call, GRPC_STATUS_UNIMPLEMENTED,
+                       "a server with a next one forwards unary calls alone");
         return;
+    }
+    if (call->method->reads_first && !forwards(call) && !gp_call_decode(call))
+        return; /* what is forwarded the last server decodes */
     if (call->behaviour.asked)
         behave(call);
     else
-        call->method->begin(call);
+        proceed(call);
 }
 
 static void rest_is_over(struct gp_call *call)

@@ -9,6 +9,7 @@
 #include <grpc/slice_buffer.h>
 
 #include "base/clock.h"
+#include "server/forward.h"
 #include "server/models.h"
 #include "server/payload.h"
 #include "server/server.h"
@@ -111,7 +112,8 @@ static size_t add_headers(struct gp_call *call, grpc_op *ops, size_t count)
 static size_t add_reply(struct gp_call *call, grpc_op *ops, size_t count)
 {
     ops[count] = (grpc_op){.op = GRPC_OP_SEND_MESSAGE};
-    ops[count].data.send_message.send_message = fill_reply(call);
+    ops[count].data.send_message.send_message =
+        call->forwarded ? gp_forward_response(call) : fill_reply(call);
     return count + 1;
 }
 

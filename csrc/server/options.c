@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,8 @@
 #define MIN_STACK_BYTES 16384 /* PTHREAD_STACK_MIN */
 #define MAX_STACK_BYTES (1l << 30)
 #define MAX_THREADS 1024
+#define MAX_TCP_S 32767 /* the kernel's bounds */
+#define MAX_TCP_PROBES 127
 
 static int set_model(void *context, const char *text, struct gp_error *err)
 {
@@ -89,21 +92,46 @@ static int set_behaviour(void *context, const char *text, struct gp_error *err)
                             strlen(equals + 1), err);
 }
 
-static int set_tls_cert(void *context, const char *text, struct gp_error *err)
+/* Options whose value is taken as it is. */
+#define TEXT_OPTION(field)                                                                                   \
+    static int set_##field(void *context, const char *text, struct gp_error *err)                            \
+    {                                                                                                        \
+        ((struct gp_options *)context)->field = text;                                                        \
+        return 0;                                                                                            \
+    }
+TEXT_OPTION(tls_cert)
+TEXT_OPTION(tls_key)
+TEXT_OPTION(tls_client_ca)
+TEXT_OPTION(forward)
+TEXT_OPTION(forward_authority)
+TEXT_OPTION(forward_ca)
+TEXT_OPTION(forward_cert)
+TEXT_OPTION(forward_key)
+TEXT_OPTION(forward_tls_name)
+
+static int set_forward_tls(void *context, const char *text, struct gp_error *err)
 {
-    ((struct gp_options *)context)->tls_cert = text;
+    struct gp_options *options = context;
+    options->forward_tls = true;
+    options->forward_verify = strcmp(text, "verify") == 0;
+    if (!options->forward_verify && strcmp(text, "any") != 0)
+        return gp_arguments_bad(err, "--forward-tls", text, "verify, or any: whatever certificate it has");
     return 0;
 }
 
-static int set_tls_key(void *context, const char *text, struct gp_error *err)
+/* Three numbers of which 0 leaves that one to the kernel. */
+static int set_tcp_keepalive(void *context, const char *text, struct gp_error *err)
 {
-    ((struct gp_options *)context)->tls_key = text;
-    return 0;
-}
-
-static int set_tls_client_ca(void *context, const char *text, struct gp_error *err)
-{
-    ((struct gp_options *)context)->tls_client_ca = text;
+    struct gp_options *options = context;
+    char rest;
+    options->tcp_keepalive = true;
+    if (sscanf(text, "%5d:%5d:%3d%c", &options->tcp_idle_s, &options->tcp_interval_s, &options->tcp_probes,
+               &rest) != 3 ||
+        options->tcp_idle_s < 0 || options->tcp_idle_s > MAX_TCP_S || options->tcp_interval_s < 0 ||
+        options->tcp_interval_s > MAX_TCP_S || options->tcp_probes < 0 ||
+        options->tcp_probes > MAX_TCP_PROBES)
+        return gp_arguments_bad(err, "--tcp-keepalive", text,
+                                "IDLE_S:INTERVAL_S:PROBES with up to 32767 s and 127 probes");
     return 0;
 }
 
@@ -118,6 +146,19 @@ static int check_tls(const struct gp_options *options, struct gp_error *err)
     return 0;
 }
 
+static int check_forward(const struct gp_options *options, struct gp_error *err)
+{
+    if (!options->forward && (options->forward_authority || options->forward_tls))
+        return gp_error_set(err, GP_ERROR_INVALID, "--forward-... needs --forward too");
+    if (!options->forward_tls &&
+        (options->forward_ca || options->forward_cert || options->forward_key || options->forward_tls_name))
+        return gp_error_set(err, GP_ERROR_INVALID, "--forward-tls-... needs --forward-tls too");
+    if (!options->forward_cert != !options->forward_key)
+        return gp_error_set(err, GP_ERROR_INVALID,
+                            "--forward-tls-cert and --forward-tls-key need each other");
+    return 0;
+}
+
 static const struct gp_argument known[] = {
     {"--model", set_model},
     {"--max-concurrent-streams", set_streams},
@@ -126,6 +167,14 @@ static const struct gp_argument known[] = {
     {"--tls-cert", set_tls_cert},
     {"--tls-key", set_tls_key},
     {"--tls-client-ca", set_tls_client_ca},
+    {"--forward", set_forward},
+    {"--forward-authority", set_forward_authority},
+    {"--forward-tls", set_forward_tls},
+    {"--forward-tls-ca", set_forward_ca},
+    {"--forward-tls-cert", set_forward_cert},
+    {"--forward-tls-key", set_forward_key},
+    {"--forward-tls-name", set_forward_tls_name},
+    {"--tcp-keepalive", set_tcp_keepalive},
     {NULL, NULL},
 };
 
@@ -135,5 +184,5 @@ int gp_options_parse(struct gp_options *options, int argc, char *const *argv, st
     gp_behaviour_init(&options->behaviour);
     if (gp_arguments_parse(&options->common, argc, argv, known, options, err) < 0)
         return -1;
-    return check_tls(options, err);
+    return check_tls(options, err) < 0 ? -1 : check_forward(options, err);
 }

@@ -31,13 +31,23 @@ struct gp_options {
     struct gp_behaviour behaviour;
     const char *tls_cert, *tls_key; /* files in PEM form; NULL: plaintext */
     const char *tls_client_ca;      /* whose certificates clients must have; NULL: they need none */
+    const char *forward;            /* the next server; NULL: none */
+    const char *forward_authority;  /* in place of its address */
+    bool forward_tls, forward_verify;
+    const char *forward_ca, *forward_cert, *forward_key; /* as tls_*; NULL ca: the system's */
+    const char *forward_tls_name;                        /* what its certificate must be for */
+    bool tcp_keepalive;
+    int tcp_idle_s, tcp_interval_s, tcp_probes; /* of it; 0: the kernel's own */
 };
 
 #define GP_OPTIONS_USAGE                                                                                     \
     "usage: grpcperf-server " GP_ARGUMENTS_USAGE "\n"                                                        \
     "       [--model async[:THREADS] | thread[:STACK_BYTES]] [--max-concurrent-streams N]\n"                 \
     "       [--channel-arg KEY=NUMBER | KEY=TEXT]... [--behaviour KEY=VALUE]...\n"                           \
-    "       [--tls-cert FILE --tls-key FILE [--tls-client-ca FILE]]\n"
+    "       [--tls-cert FILE --tls-key FILE [--tls-client-ca FILE]]\n"                                       \
+    "       [--tcp-keepalive IDLE_S:INTERVAL_S:PROBES] [--forward HOST:PORT | unix:/PATH\n"                  \
+    "       [--forward-authority TEXT] [--forward-tls verify | any [--forward-tls-ca FILE]\n"                \
+    "       [--forward-tls-cert FILE --forward-tls-key FILE] [--forward-tls-name NAME]]]\n"
 
 /* GP_ERROR_INVALID names the argument. Keeps pointers into argv. */
 int gp_options_parse(struct gp_options *options, int argc, char *const *argv, struct gp_error *err);

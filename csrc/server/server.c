@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "net/listener.h"
 #include "server/credentials.h"
+#include "server/keepalive.h"
 #include "server/models.h"
 #include "server/service.h"
 
@@ -42,6 +43,20 @@ static int listen_on(struct gp_server *server, const char *text, struct gp_error
     return 0;
 }
 
+/* A number as C core takes it. Its quota is an object with a size, here of memory in bytes. */
+static void set_number(grpc_arg *out, int number)
+{
+    out->type = GRPC_ARG_INTEGER;
+    out->value.integer = number;
+    if (strcmp(out->key, GRPC_ARG_RESOURCE_QUOTA) != 0)
+        return;
+    grpc_resource_quota *quota = grpc_resource_quota_create("server"); /* as long as the process */
+    grpc_resource_quota_resize(quota, (size_t)number);
+    out->type = GRPC_ARG_POINTER;
+    out->value.pointer.p = quota;
+    out->value.pointer.vtable = grpc_resource_quota_arg_vtable();
+}
+
 static grpc_server *create_core(const struct gp_options *options)
 {
     /* Two servers on one port would share the connections between them. */
@@ -51,11 +66,12 @@ static grpc_server *create_core(const struct gp_options *options)
         const struct gp_channel_arg *arg = &options->args[i];
         grpc_arg *out = &args[i + 1];
         out->key = (char *)arg->key;
-        out->type = arg->text ? GRPC_ARG_STRING : GRPC_ARG_INTEGER;
-        if (arg->text)
+        if (arg->text) {
+            out->type = GRPC_ARG_STRING;
             out->value.string = (char *)arg->text;
-        else
-            out->value.integer = arg->number;
+        } else {
+            set_number(out, arg->number);
+        }
     }
     grpc_channel_args all = {.num_args = options->arg_count + 1, .args = args};
     return grpc_server_create(&all, NULL);
@@ -107,8 +123,11 @@ int gp_server_start(struct gp_server *server, const struct gp_options *options, 
     gp_arguments_raise_fd_limit();       /* at the limit C core's listener stops accepting for good */
     setenv("GRPC_VERBOSITY", "NONE", 0); /* what matters reaches stderr in our own words */
     grpc_init();
+    if (gp_forward_start(&server->forward, options, err) < 0)
+        return -1;
     server->core = create_core(options);
-    if (create_queues(server, err) < 0 || listen_on(server, options->common.listen, err) < 0)
+    if (create_queues(server, err) < 0 || listen_on(server, options->common.listen, err) < 0 ||
+        gp_keepalive_start(options, err) < 0)
         return -1;
     grpc_server_start(server->core);
     return start_threads(server, err);

@@ -5,6 +5,7 @@
 #include <grpc/grpc.h>
 
 #include "server/counters.h"
+#include "server/forward.h"
 #include "server/options.h"
 #include "server/queue.h"
 #include "server/stacks.h"
@@ -21,6 +22,7 @@ struct gp_server {
     const struct gp_model *model;
     grpc_server *core;
     void *methods[GP_METHOD_COUNT]; /* C core's handles */
+    struct gp_forward forward;
     struct gp_queue *queues;
     unsigned queue_count;
     struct gp_stacks stacks;

@@ -63,6 +63,7 @@ const struct gp_method gp_methods[GP_METHOD_COUNT] = {
     {
         .path = "/grpc.testing.BenchmarkService/UnaryCall",
         .reads_first = true,
+        .forwards = true,
         .begin = gp_call_respond,
         .released = gp_call_respond,
     },

@@ -5,6 +5,8 @@
 #include "server/call.h"
 #include "server/server.h"
 
+#define GP_METHOD_UNARY 0
+
 extern const struct gp_method gp_methods[GP_METHOD_COUNT];
 
 #endif

@@ -109,6 +109,39 @@ static void test_tls(void)
     CHECK(PARSE("--tls-client-ca", "c") < 0 && strstr(err.message, "--tls-client-ca"));
 }
 
+static void test_forward(void)
+{
+    CHECK(PARSE("--listen", "127.0.0.1:0") == 0 && !options.forward && !options.tcp_keepalive);
+    CHECK(PARSE("--forward", "a:1", "--forward-authority", "b") == 0 && !options.forward_tls);
+    CHECK(strcmp(options.forward, "a:1") == 0 && strcmp(options.forward_authority, "b") == 0);
+    CHECK(PARSE("--forward", "a:1", "--forward-tls", "verify", "--forward-tls-ca", "c", "--forward-tls-name",
+                "n") == 0);
+    CHECK(options.forward_tls && options.forward_verify && strcmp(options.forward_ca, "c") == 0 &&
+          strcmp(options.forward_tls_name, "n") == 0);
+    CHECK(PARSE("--forward-tls", "any", "--forward-tls-key", "k", "--forward-tls-cert", "c", "--forward",
+                "a:1") == 0);
+    CHECK(options.forward_tls && !options.forward_verify && strcmp(options.forward_key, "k") == 0);
+    CHECK(refused("--forward-tls", "maybe"));
+    CHECK(PARSE("--forward-tls", "any") < 0 && strstr(err.message, "needs --forward "));
+    CHECK(PARSE("--forward-authority", "b") < 0 && strstr(err.message, "needs --forward "));
+    CHECK(PARSE("--forward", "a:1", "--forward-tls-ca", "c") < 0 &&
+          strstr(err.message, "needs --forward-tls "));
+    CHECK(PARSE("--forward", "a:1", "--forward-tls", "any", "--forward-tls-cert", "c") < 0);
+}
+
+static void test_tcp_keepalive(void)
+{
+    CHECK(PARSE("--tcp-keepalive", "60:10:3") == 0 && options.tcp_keepalive);
+    CHECK(options.tcp_idle_s == 60 && options.tcp_interval_s == 10 && options.tcp_probes == 3);
+    CHECK(PARSE("--tcp-keepalive", "32767:0:127") == 0 && options.tcp_interval_s == 0);
+    CHECK(refused("--tcp-keepalive", "32768:1:1"));
+    CHECK(refused("--tcp-keepalive", "1:32768:1"));
+    CHECK(refused("--tcp-keepalive", "1:1:128"));
+    CHECK(refused("--tcp-keepalive", "-1:1:1"));
+    CHECK(refused("--tcp-keepalive", "1:1"));
+    CHECK(refused("--tcp-keepalive", "1:1:1x"));
+}
+
 static void test_unknown(void)
 {
     CHECK(PARSE("--port", "1") < 0 && strstr(err.message, "--port"));
@@ -123,6 +156,8 @@ int main(void)
     test_too_many_channel_args();
     test_others();
     test_tls();
+    test_forward();
+    test_tcp_keepalive();
     test_unknown();
     return 0;
 }
