@@ -23,8 +23,10 @@ from .hold import hold
 from .load import load, start
 from .memstats import MemStats
 from .result import Finding, Result
+from .results import Results
 from .sampler import Sampler
 from .spec import Load
+from .sweep import Sweep
 from .targets import Async, Counters, Mirror, Server, Target, ThreadPerCall
 from .tls import TLS
 
@@ -47,9 +49,11 @@ __all__ = [
     "MemStats",
     "Mirror",
     "Result",
+    "Results",
     "Sampler",
     "Server",
     "ServerDied",
+    "Sweep",
     "Target",
     "ThreadPerCall",
     "hold",

@@ -3,7 +3,7 @@ an exception."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from grpcperf.result import Result
@@ -39,14 +39,15 @@ class CheckFailed(Error, AssertionError):
 
 
 class Interrupted(Error, KeyboardInterrupt):
-    """Ctrl-C ended a measurement; `result` is what was measured until then, or None when nothing was.
+    """Ctrl-C ended a measurement; `result` is what was measured until then (of a sweep its Results), or None
+    when nothing was.
 
     pytest, IPython and the interpreter treat it as the KeyboardInterrupt that it is. As it is a gp.Error too,
     `except gp.Error` (and `except Exception`) catches it: a loop that goes on after a failed measurement must
     let Interrupted pass first.
     """
 
-    def __init__(self, message: str = "interrupted", result: Result | None = None) -> None:
+    def __init__(self, message: str = "interrupted", result: Any = None) -> None:
         super().__init__(message)
         self.result = result
 

@@ -91,7 +91,7 @@ def rate_interval(
         rates = (ok / length)[length > 0.5 * length.max()]
         if len(rates) < 3:
             return None
-        half = _student_t(confidence, len(rates) - 1) * float(rates.std(ddof=1)) / math.sqrt(len(rates))
+        half = student_t(confidence, len(rates) - 1) * float(rates.std(ddof=1)) / math.sqrt(len(rates))
         label = f"Student's t over {len(rates)} windows"
         return Interval(max(0.0, value - half), value + half, label, confidence)
     weights = _block_weights(len(windows), RESAMPLES, seed)
@@ -185,7 +185,7 @@ def _spread(values: NDArray[np.float64], confidence: float, windows: int) -> tup
     import numpy as np
 
     blocks = max(3, round(windows / block_length(windows)))
-    reach = math.sqrt(blocks / (blocks - 1)) * _student_t(confidence, blocks - 1)
+    reach = math.sqrt(blocks / (blocks - 1)) * student_t(confidence, blocks - 1)
     tail = NormalDist().cdf(-reach)
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
@@ -221,7 +221,7 @@ def _log_binomial(count: int, k: int, q: float) -> float:
 
 
 @lru_cache(maxsize=64)
-def _student_t(confidence: float, freedom: int) -> float:
+def student_t(confidence: float, freedom: int) -> float:
     """The two-sided quantile of Student's t: its integral by Simpson's rule, inverted by bisection. For one
     number scipy is not needed."""
     gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)

@@ -49,6 +49,13 @@ class Measurable(ABC):
     pid: int | None = None
     has_counters = False  # whether counters() has an answer
     closed = False
+    _asked: tuple[tuple[Any, ...], dict[str, Any]]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """What it was made with is kept: it says what a sweep's function measures (grpcperf.identity)."""
+        made = super().__new__(cls)
+        made._asked = args, kwargs
+        return made
 
     @abstractmethod
     def memstats(self, settle: bool = False) -> MemStats: ...

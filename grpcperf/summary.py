@@ -1,0 +1,71 @@
+"""Repeats brought together: for each point the middle of a metric and how sure it is. What tables and curves
+show."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.stats import student_t
+
+if TYPE_CHECKING:
+    from grpcperf.results import Record, Results
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """A metric at one point. `value` is the mean over the repeats that have one; `low` and `high` bound it
+    with 95 % confidence (None: fewer than two repeats). `valid`: all that were measured are."""
+
+    point: Mapping[str, Any]
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    repeats: int = 0
+    valid: bool = True
+
+
+def summarise(results: Results, metric: str, axes: Sequence[str] | None = None) -> list[Summary]:
+    """The metric at each value of `axes` (all of the sweep's, if None), in rising order where they are
+    numbers. Raises InvalidRequest for a name that is in no row."""
+    axes = results.axes if axes is None else axes
+    results.require([*axes, metric])
+    groups: dict[tuple[Any, ...], list[tuple[dict[str, Any], Record]]] = {}
+    for record in results:
+        row = record.cells()
+        groups.setdefault(tuple(row.get(axis) for axis in axes), []).append((row, record))
+    ordered = sorted(groups.items(), key=lambda item: [_rank(value) for value in item[0]])
+    return [_summary(dict(zip(axes, key, strict=True)), metric, group) for key, group in ordered]
+
+
+def mean_interval(values: Iterable[float], confidence: float = 0.95) -> tuple[float, float] | None:
+    """Interval of the mean of independent values, by Student's t (Student 1908, The probable error of a mean,
+    Biometrika 6, 1-25); None for fewer than two."""
+    given = list(values)
+    if len(given) < 2:
+        return None
+    mean = statistics.fmean(given)
+    half = student_t(confidence, len(given) - 1) * statistics.stdev(given) / len(given) ** 0.5
+    return mean - half, mean + half
+
+
+def _summary(point: dict[str, Any], metric: str, group: list[tuple[dict[str, Any], Record]]) -> Summary:
+    known = [row.get(metric) for row, _ in group]
+    values = [float(value) for value in known if isinstance(value, int | float)]
+    bounds = mean_interval(values) or (None, None)
+    return Summary(
+        point=point,
+        value=statistics.fmean(values) if values else None,
+        low=bounds[0],
+        high=bounds[1],
+        repeats=len(values),
+        valid=all(record.valid for _, record in group),
+    )
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    """Numbers by size, then all else by its text."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (0, float(value), "") if number else (1, 0.0, str(value))
