@@ -52,6 +52,15 @@ def fd_limit(pid: int = 0) -> tuple[int, int]:
     """Soft and hard limit on open descriptors of a process (0: this one); -1 for no limit."""
 
 @final
+class Allocations:
+    """What processes count that were started with the preload object: see csrc/process/allocations.h."""
+    def __init__(self) -> None: ...
+    variable: str
+    path: str
+    def read(self, pid: int) -> dict[str, int] | None:
+        """mallocs, frees, allocated_bytes, freed_bytes; None when it does not count."""
+
+@final
 class Child:
     """A child process with a control channel."""
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], files: Sequence[bytes] = ()) -> None:

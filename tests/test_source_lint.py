@@ -23,7 +23,7 @@ ARROWS: dict[str, set[str]] = {
     "base": set(),
     "wire": {"base"},
     "net": {"base"},
-    "process": {"base"},
+    "process": {"preload", "base"},  # of preload its file's format alone
     "client": {"wire", "net", "base"},
     "load": {"client", "base"},
     "codec": {"base"},

@@ -68,6 +68,8 @@ def test_constructors_take_the_arguments_of_their_stub(kind, names, optional):
     with pytest.raises(TypeError) as unknown:
         kind(**dict.fromkeys(names), nonsense=None)
     assert "nonsense" in str(unknown.value) or str(len(names)) in str(unknown.value)
+    if not names:
+        return
     with pytest.raises(Exception) as caught:  # noqa: PT011
         kind(**dict.fromkeys(names))
     assert "keyword" not in str(caught.value)

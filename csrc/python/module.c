@@ -217,8 +217,11 @@ static int module_exec(PyObject *module)
     state->failure = PyErr_NewException("grpcperf._engine.EngineFailure", NULL, NULL);
     if (!state->failure || PyModule_AddObjectRef(module, "EngineFailure", state->failure))
         return -1;
-    return add_type(module, &child_spec) || add_type(module, &run_spec) || add_type(module, &park_spec) ? -1
-                                                                                                        : 0;
+    PyType_Spec *types[] = {&allocations_spec, &child_spec, &run_spec, &park_spec};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (add_type(module, types[i]))
+            return -1;
+    return 0;
 }
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg)
