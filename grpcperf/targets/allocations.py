@@ -28,7 +28,7 @@ class Counting:
     """
 
     def __init__(self) -> None:
-        from grpcperf.targets.native import executable
+        from grpcperf.targets.child import executable
 
         path = executable(LIBRARY)
         with translated():
