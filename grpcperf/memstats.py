@@ -90,8 +90,8 @@ class MemStats:
 
     @classmethod
     def from_native(cls, inside: Mapping[str, Any], outside: Mapping[str, Any]) -> MemStats:
-        """From what the native server says (Child.memstats) and what the kernel says of it
-        (process_sample)."""
+        """From what the native server says (Child.memstats), with its exact counts over it where it has them
+        (Counting.read), and what the kernel says of it (process_sample)."""
         return cls(**_outside(outside), **{name: inside[name] for name in _INSIDE if name in inside})
 
     @classmethod
@@ -132,6 +132,7 @@ class MemStats:
 
 _INSIDE = (
     *("heap_alloc", "heap_sys", "heap_idle", "stack_inuse", "stack_sys", "sys"),
+    *("total_alloc", "mallocs", "frees", "heap_objects"),  # with the malloc counter
     *("threads", "own_threads", "running", "streams", "threadless", "settled"),
 )
 _OUTSIDE = ("rss", "rss_anon", "pss", "peak_rss", "cpu_user_s", "cpu_system_s", "context_switches", "fds")

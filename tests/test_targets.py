@@ -119,7 +119,6 @@ def test_a_server_shows_itself(server):
         {"limits": 100},
         {"keepalive": 10},
         {"forward": "127.0.0.1:1"},
-        {"count_allocations": True},
     ],
 )
 def test_arguments_of_later_versions_are_refused_not_ignored(arguments):

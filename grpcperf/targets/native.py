@@ -10,9 +10,10 @@ from typing import TypeVar
 
 from grpcperf import _engine, units
 from grpcperf.engine import translated
-from grpcperf.errors import Error, InvalidRequest, ServerDied
+from grpcperf.errors import EngineError, Error, InvalidRequest, ServerDied
 from grpcperf.memstats import MemStats
 from grpcperf.spec import check_cpus
+from grpcperf.targets.allocations import Counting
 from grpcperf.targets.child import ChildTarget, check_env, executable
 from grpcperf.targets.target import Counters, process_sample
 
@@ -33,6 +34,7 @@ class NativeChild(ChildTarget):
     has_counters = True
     versions: str
     _executable: str
+    _counting: Counting | None = None  # of its allocations, when these are asked for
     _socket: tuple[str, int] | None = None  # of a Unix socket: path, and since when it is there
 
     def _start(
@@ -57,7 +59,13 @@ class NativeChild(ChildTarget):
             argv += [option, f"/proc/self/fd/{descriptor}"]
         if (allowed := check_cpus(cpus)) is not None:
             argv += ["--cpus", ",".join(map(str, allowed))]
-        ready = self._spawn(argv, {**os.environ, **check_env(env)}, (files or {}).values())
+        environment = {**os.environ, **check_env(env)}
+        if self._counting is not None:
+            environment = self._counting.environment(environment)
+        ready = self._spawn(argv, environment, (files or {}).values())
+        if self._counting is not None and (why := self._counting.missing(ready["pid"])):
+            self._give_up()
+            raise EngineError(f"count_allocations of the {self._title}: {why}")
         self.address = host if host.startswith("unix:") else f"{_reached(host)}:{ready['port']}"
         if host.startswith("unix:"):
             path = host.removeprefix("unix:")
@@ -71,15 +79,21 @@ class NativeChild(ChildTarget):
         rest first, for at most 2 s; `.settled` says whether they did."""
         inside = self._ask(lambda child: child.memstats(settle, ANSWER_S))
         outside = self._ask(lambda child: process_sample(child.pid))
-        return MemStats.from_native(inside, outside)
+        return MemStats.from_native(inside | self._counted(), outside)
 
     def counters(self) -> Counters:
         """What its handlers have been doing, read at one moment."""
         return Counters(**self._ask(lambda child: child.counters(ANSWER_S)))
 
     def peek(self, timeout: float) -> dict[str, int | bool]:
-        memory = self._ask(lambda child: child.memstats(False, timeout))
+        memory = self._ask(lambda child: child.memstats(False, timeout)) | self._counted()
         return memory | self._ask(lambda child: child.counters(timeout))
+
+    def _counted(self) -> dict[str, int]:
+        """What MemStats has by the exact counts; heap_alloc is then live bytes, as C's malloc_usable_size has
+        them."""
+        counted = self._counting.read(self.pid) if self._counting and self.pid else None
+        return counted or {}
 
     def release(self) -> None:
         """Let every parked call go; returns when all were told."""
@@ -104,6 +118,8 @@ class NativeChild(ChildTarget):
 
     def close(self) -> None:
         super().close()
+        if self._counting is not None:
+            self._counting.close()
         if self._socket is not None and os.getpid() == self._owner:
             _remove(*self._socket)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from grpcperf import units
 from grpcperf.errors import InvalidRequest
 from grpcperf.spec import check_channel_args, refuse_unknown
+from grpcperf.targets.allocations import Counting
 from grpcperf.targets.child import executable
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild
@@ -27,8 +28,9 @@ class Server(NativeChild):
 
     `model`: how calls get threads, gp.Async(), gp.ThreadPerCall() or their text. `behaviour`: what every call
     does unless its metadata says otherwise, as {"delay-us": 20000} (names as in metadata, `grpcperf-` may be
-    left out). `channel_args`: C core's, by name. `cpus`: those it may use, as [0, 1] or "0-1". `env`:
-    variables on top of this process's. `port`: 0 lets the system choose. `listen`: an IP address, or
+    left out). `count_allocations`: its MemStats has exact counts, and as heap_alloc what lives, without what
+    glibc keeps for itself. `channel_args`: C core's, by name. `cpus`: those it may use, as [0, 1] or "0-1".
+    `env`: variables on top of this process's. `port`: 0 lets the system choose. `listen`: an IP address, or
     "unix:/path". `tls`: a gp.TLS with cert and key; loads on this server then know how to call it.
 
     Raises InvalidRequest for nonsense, EngineError with the server's own words when it does not start.
@@ -60,9 +62,10 @@ class Server(NativeChild):
             limits=limits,
             keepalive=keepalive,
             forward=forward,
-            count_allocations=count_allocations,
         )
         self.model = parse_model(model)
+        if count_allocations:
+            self._counting = Counting()
         arguments = ["--model", str(self.model)]
         if max_concurrent_streams is not None:
             streams = units.count(max_concurrent_streams, "max_concurrent_streams")
