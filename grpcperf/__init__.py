@@ -21,6 +21,8 @@ from .errors import (
 from .histogram import Histogram
 from .hold import hold
 from .load import load, start
+from .memory import memory_per_call, memory_per_connection
+from .memory_cost import MemoryCost
 from .memstats import MemStats
 from .result import Finding, Result
 from .results import Results
@@ -47,6 +49,7 @@ __all__ = [
     "InvalidRequest",
     "Load",
     "MemStats",
+    "MemoryCost",
     "Mirror",
     "Result",
     "Results",
@@ -58,5 +61,7 @@ __all__ = [
     "ThreadPerCall",
     "hold",
     "load",
+    "memory_per_call",
+    "memory_per_connection",
     "start",
 ]

@@ -149,6 +149,8 @@ class Park:
         connect_timeout: float,
     ) -> None: ...
     def start(self) -> None: ...
+    def open(self, calls: int) -> None:
+        """Have so many in all, at most the `calls` it was made for; only ever more."""
     def counts(self) -> dict[str, Any]:
         """connecting, connected, sent, finished, status {class: count}, first_sent_s, last_finished_s
         (monotonic). Raises when it could not connect."""

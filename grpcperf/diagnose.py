@@ -89,6 +89,9 @@ RULES: dict[str, Rule] = {
         None,
         "client and server take CPU from each other; pin them apart with cpus= for absolute numbers",
     ),
+    "level_not_reached": Rule(
+        "warning", None, "the slope is over the calls that the server had, running or queued"
+    ),
     "not_settled": Rule("warning", None, "memory was still moving when it was read; read it again"),
     "fd_limit": Rule("warning", None, "raise the limit on open files (ulimit -n), here and for the server"),
 }

@@ -13,10 +13,11 @@ from grpcperf.errors import Interrupted, InvalidRequest, ServerDied
 from grpcperf.load import CONNECT_S, engine_client, probe
 from grpcperf.result import Status
 from grpcperf.spec import DEFAULT_TRANSPORT, Load
-from grpcperf.targets.target import Measurable, as_target
+from grpcperf.targets.target import Counters, Measurable, as_target
 
 LEAVE_S = 3.0  # what leaving waits for calls that were cancelled
 LOOK_S = 0.005  # between two looks while calls are opened
+REST_S = 0.2  # a server whose counts have not changed for so long has begun what it was sent
 # Metadata that says how long a call lasts; without any of it a held call asks to be parked.
 LASTING = ("grpcperf-hold", "grpcperf-delay-us", "grpcperf-busy-us")
 # Calls that the client ended: their handlers may go on.
@@ -26,8 +27,9 @@ _BY_CLIENT = ("CANCELLED", "DEADLINE_EXCEEDED")
 class Hold:
     """Calls in flight, from entering to leaving. Made by gp.hold.
 
-    `running` and `queued` are calls at this moment, `refused` those that ended with an error. `entered_s` is
-    how long it took to open them.
+    `running` and `queued` are calls at this moment, `refused` those that ended with an error, `expired` those
+    whose deadline has passed. `entered_s` is how long it took to open them. `calls` are wanted; lowered
+    before entering, it begins with so many, 0 being the connections alone, and grow() opens the others.
     """
 
     def __init__(self, target: Measurable, spec: Load, *, send_first: bool, timeout: float) -> None:
@@ -38,10 +40,19 @@ class Hold:
         self._send_first = send_first
         self._timeout = timeout
         self._park: _engine.Park | None = None
+        self._cancelled = False
         self._before = 0  # calls of other clients, running or queued when this hold began; they may leave
         self._started = 0  # calls that the server had started by then
         self._streams: int | None = None  # calls that the server admits on all connections together
-        self._last: dict[str, Any] = {"sent": 0, "finished": 0, "status": {}}
+        self._seen: tuple[int, ...] = ()  # the server's counts, and since when they are what they are
+        self._seen_s = 0.0
+        self._last: dict[str, Any] = {
+            "connecting": True,
+            "connected": 0,
+            "sent": 0,
+            "finished": 0,
+            "status": {},
+        }
 
     # --- entering
 
@@ -77,10 +88,24 @@ class Hold:
             self._park = _engine.Park(
                 client=engine_client(target, spec, peer),
                 request=request,
-                calls=self.calls,
+                calls=spec.concurrency,
                 connect_timeout=CONNECT_S,
             )
             self._park.start()
+            self._park.open(self.calls)
+
+    def grow(self, calls: int) -> None:
+        """Have `calls` in all, at most those that the hold was made for, and wait for them as entering does.
+
+        Raises InvalidRequest, ServerDied when the server dies meanwhile.
+        """
+        park = self._require_park()
+        if self._cancelled:
+            raise InvalidRequest("grow: this hold's calls have been cancelled")
+        self.calls = units.count(calls, "calls", low=self.calls, high=self.spec.concurrency)
+        with translated():
+            park.open(self.calls)
+        self._wait_until_held(time.monotonic() + self._timeout)
 
     def _wait_until_held(self, deadline: float) -> None:
         while not self._is_held() and time.monotonic() < deadline:
@@ -88,7 +113,7 @@ class Hold:
 
     def _is_held(self) -> bool:
         counts = self._counts()
-        if counts["sent"] < self.calls:
+        if counts["connecting"] or counts["sent"] < self.calls:
             if reason := self.target.death():
                 raise ServerDied(f"{self.target!r} died while calls were being opened: {reason}")
             return False
@@ -96,23 +121,40 @@ class Hold:
             return True
         counters = self.target.counters()
         there = counters.running + counters.queued
-        arrived = there - self._before
-        if (begun := counters.started - self._started + counters.queued) <= counts["sent"]:
-            # All that began since then is ours, whether those of others have left by now or not.
-            arrived = max(arrived, min(begun, there))
         # What the peer's stream limit keeps in the client will not arrive while the others are held.
-        most = self.calls if self._streams is None else min(self.calls, self._streams)
-        return arrived + int(counts["finished"]) >= most
+        wanted = self.calls if self._streams is None else min(self.calls, self._streams)
+        wanted -= int(counts["finished"])
+        begun = counters.started - self._started + counters.queued
+        if begun <= counts["sent"]:
+            # All that began since then is ours, whether those of others have left by now or not.
+            return max(there - self._before, min(begun, there)) >= wanted
+        # Others were on their way when this began, or are sent meanwhile.
+        return there - self._before >= wanted or (there >= wanted and self._is_at_rest(counters))
+
+    def _is_at_rest(self, counters: Counters) -> bool:
+        seen, now = (counters.running, counters.queued, counters.started), time.monotonic()
+        if seen != self._seen:
+            self._seen, self._seen_s = seen, now
+        return now - self._seen_s >= REST_S
 
     # --- what is held
+
+    @property
+    def connected(self) -> int:
+        """Connections that were made."""
+        return int(self._counts()["connected"])
+
+    @property
+    def admitted(self) -> int:
+        """Calls in flight that the server has: all but those that its stream limit keeps in this client."""
+        outstanding = self._outstanding()
+        return outstanding if self._streams is None else min(outstanding, self._streams)
 
     @property
     def running(self) -> int:
         """Calls in their handlers: the server's own count, where it has one; else those sent, admitted, not
         ended."""
-        admitted = outstanding = self._outstanding()
-        if self._streams is not None:
-            admitted = min(outstanding, self._streams)
+        admitted = self.admitted
         if not self.target.has_counters:
             return admitted
         # Others may call it too. Ours are at least those that can be neither theirs nor waiting, and at most
@@ -134,6 +176,11 @@ class Hold:
         return sum(count for name, count in self.status.items() if name not in ("OK", *_BY_CLIENT))
 
     @property
+    def expired(self) -> int:
+        """Calls that their deadline has ended."""
+        return self.status["DEADLINE_EXCEEDED"]
+
+    @property
     def status(self) -> Status:
         """Calls that have ended, by class."""
         return Status(self._counts()["status"])
@@ -143,6 +190,7 @@ class Hold:
     def cancel(self) -> None:
         """Cancel every call that is in flight; returns at once."""
         self._require_park().cancel()
+        self._cancelled = True
 
     def release(self, timeout: float | str = 10.0) -> float:
         """Have the server let its parked calls go and wait for this hold's calls to end; returns how long
@@ -160,6 +208,16 @@ class Hold:
                 if left <= 0:
                     break
                 self.target.release()  # what waited behind a limit has been parked only now
+        return time.monotonic() - started
+
+    def end(self) -> float:
+        """End the calls in the way that the target knows, release or else cancel; returns how long that took,
+        in seconds."""
+        if self.target.has_counters and "grpcperf-hold" in self.spec.metadata:
+            return self.release()
+        started = time.monotonic()
+        self.cancel()
+        self.wait()
         return time.monotonic() - started
 
     def wait(self, timeout: float | str = 10.0) -> bool:
@@ -204,8 +262,13 @@ class Hold:
         return self._park
 
     def __repr__(self) -> str:
-        state = f"{self._outstanding():,} in flight" if self._park is not None else "not in force"
-        return f"<Hold of {self.calls:,} {self.spec.kind} calls on {self.target!r}, {state}>"
+        return f"<Hold of {self.calls:,} {self.spec.kind} calls on {self.target!r}, {self._state()}>"
+
+    def _state(self) -> str:
+        if self._park is None:
+            return "not in force"
+        ended = "".join(f", {name} {count:,}" for name, count in self.status.items())
+        return f"{self._outstanding():,} in flight{ended}"
 
 
 def hold(

@@ -23,7 +23,7 @@ _GO_NAMES = {
     "pause_total_ns": "PauseTotalNs",
     "gc_cpu_fraction": "GCCPUFraction",
 }
-_SIZES = {
+SIZES = {
     *("heap_alloc", "heap_sys", "heap_idle", "stack_inuse", "stack_sys", "sys", "total_alloc"),
     *("rss", "rss_anon", "pss", "peak_rss", "socket_bytes"),
 }
@@ -126,7 +126,7 @@ class MemStats:
             (name, value) for name, value in self.as_dict().items() if value is not None and name != "settled"
         )
         return [
-            (name, format_bytes(value) if name in _SIZES else format_number(value)) for name, value in known
+            (name, format_bytes(value) if name in SIZES else format_number(value)) for name, value in known
         ]
 
 

@@ -109,19 +109,10 @@ def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> Ho
             except KeyboardInterrupt:
                 report.interrupted = True
             report.hold_s = time.monotonic() - started
-            report.release_s = _end(target, held)
+            report.release_s = held.end()
             report.ended = held.status
         if target.pid is not None:
             report.after = target.memstats(settle=True)
     except KeyboardInterrupt:  # Interrupted too
         report.interrupted = True
     return report
-
-
-def _end(target: Measurable, held: Any) -> float:
-    if target.has_counters:
-        return float(held.release())
-    started = time.monotonic()
-    held.cancel()
-    held.wait()
-    return time.monotonic() - started

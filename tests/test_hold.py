@@ -29,6 +29,14 @@ def test_calls_of_every_kind_are_held_and_released(kind, model, within):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_calls_of_every_kind_over_c_core(kind, server):
+    with gp.hold(server, calls=40, kind=kind, connections=2, transport="core") as held:
+        assert (held.running, held.queued, held.refused, held.connected) == (40, 0, 0, 2)
+        assert held.release() < 2
+        assert held.status == {"OK": 40}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_cancelled_calls_end_on_both_sides(kind, within):
     with gp.Server() as server:
         with gp.hold(server, calls=50, kind=kind) as held:
@@ -79,6 +87,8 @@ def test_a_deadline_ends_calls_by_itself(server):
         assert held.wait(3)
         assert held.status == {"DEADLINE_EXCEEDED": 10}
         assert held.refused == 0
+        assert held.expired == 10
+        assert "DEADLINE_EXCEEDED 10" in repr(held)
 
 
 def test_calls_above_the_stream_limit_are_queued():
@@ -131,6 +141,57 @@ def test_a_hold_does_not_wait_for_what_an_earlier_one_leaves_behind():
             assert server.counters().running == held.running == 300
 
 
+def test_a_hold_does_not_wait_for_what_a_load_leaves_behind():
+    """Part of it has not even begun when the hold does, so that the server's counts are of both."""
+    with gp.Server("thread") as server:
+        for delay_us in (0, 50_000):
+            lasting = {"grpcperf-delay-us": delay_us, "grpcperf-observe-cancel": 0}
+            gp.load(server, concurrency=1000, duration=0.03, warmup=0, drain=0, metadata=lasting)
+            with gp.hold(server, calls=50, timeout=20) as held:
+                assert held.entered_s < 10
+                assert (held.running, held.queued) == (50, 0)
+
+
+def test_a_hold_grows_on_the_connections_it_has(server):
+    held = gp.hold(server, calls=300, connections=3)
+    held.calls = 0
+    with held:
+        assert (held.connected, held.running) == (3, 0)
+        descriptors = len(os.listdir(f"/proc/{server.pid}/fd"))
+        for calls in (20, 20, 300):
+            held.grow(calls)
+            assert held.running == server.counters().running == held.admitted == calls
+        assert len(os.listdir(f"/proc/{server.pid}/fd")) == descriptors
+        for calls in (299, 301):
+            with pytest.raises(gp.InvalidRequest, match="calls must be a whole number from 300 to 300"):
+                held.grow(calls)
+        held.cancel()
+        with pytest.raises(gp.InvalidRequest, match="cancelled"):
+            held.grow(300)
+        assert held.wait(2)
+
+
+def test_the_peak_is_that_of_all_holds():
+    with gp.Server() as server:
+        with gp.hold(server, calls=300, connections=2), gp.hold(server, calls=211):
+            pass
+        assert server.counters().peak_running == 511
+        server.reset_peaks()
+        with gp.hold(server, calls=70) as held:
+            held.release()
+        assert server.counters().peak_running == 70
+
+
+def test_many_connections_with_an_idle_stream_each():
+    with (
+        gp.Server() as server,
+        gp.hold(server, calls=400, connections=400, kind="bidi", send_first=True, timeout=30) as held,
+    ):
+        assert (held.running, held.queued, held.refused, held.connected) == (400, 0, 0, 400)
+        assert held.release() < 5
+        assert held.status == {"OK": 400}
+
+
 def test_each_connection_is_one(server):
     descriptors = lambda: len(os.listdir(f"/proc/{server.pid}/fd"))  # noqa: E731
     before = descriptors()
@@ -174,6 +235,67 @@ def test_a_server_that_dies_while_calls_are_held(within, transport, status):
         assert held.status == {status: 10}
 
 
+def test_a_server_that_dies_while_calls_are_opened(within):
+    with gp.Server() as server:
+        held = gp.hold(server, calls=10)
+        held.calls = 0
+        held.__enter__()
+        os.kill(server.pid, signal.SIGKILL)
+        assert within(2, server.death)
+        with pytest.raises(gp.ServerDied, match="SIGKILL"):
+            held.grow(10)
+        with pytest.raises(gp.ServerDied, match="SIGKILL"):
+            held.__exit__(None, None, None)
+
+
+def test_a_client_that_dies_lets_go_of_its_calls(python, within):
+    """Told by the server, which sees the connections go."""
+    with gp.Server() as server:
+        python(
+            "import grpcperf as gp, os, signal\n"
+            f"with gp.hold({server.address!r}, calls=200, kind='bidi', connections=4) as held:\n"
+            f"    os.kill(os.getpid(), signal.SIGKILL)"
+        )
+        assert within(3, lambda: server.counters().started == 200 and server.counters().running == 0)
+        assert server.counters().cancelled == 200
+
+
+def test_a_held_call_costs_this_process_little(python):
+    done = python(
+        "import grpcperf as gp\n"
+        "def resident():\n"
+        "    with open('/proc/self/statm') as file:\n"
+        "        return int(file.read().split()[1]) * 4096\n"
+        "with gp.Server() as server:\n"
+        "    with gp.hold(server, calls=10):\n"
+        "        pass\n"
+        "    before = resident()\n"
+        "    with gp.hold(server, calls=20_000, timeout=30) as held:\n"
+        "        print(held.running, (resident() - before) / 20_000)\n"
+    )
+    running, each = done.stdout.split()
+    assert running == "20000"
+    assert float(each) < 512  # 85 on the machine it was written on; 1,024 are promised
+
+
+def test_releasing_twice_is_once(server):
+    with gp.hold(server, calls=5) as held:
+        assert held.release() < 2
+        assert held.release() < 0.5
+        assert held.status == {"OK": 5}
+
+
+def test_calls_end_in_the_way_their_target_knows(server):
+    for target, metadata, status in (
+        (server, {}, "OK"),
+        (server, {"grpcperf-delay-us": 60_000_000}, "CANCELLED"),
+        (server.address, {}, "CANCELLED"),
+    ):
+        with gp.hold(target, calls=5, metadata=metadata) as held:
+            assert held.end() < 2
+            assert held.status == {status: 5}
+
+
 def test_closing_the_server_meanwhile_is_not_a_death():
     with gp.Server() as server, gp.hold(server, calls=10):
         server.close()
@@ -184,6 +306,8 @@ def test_closing_the_server_meanwhile_is_not_a_death():
     [
         ({"calls": 0}, "calls"),
         ({"calls": -1}, "calls"),
+        ({"calls": 10_000_001}, "calls"),
+        ({"calls": 30_000, "connections": 3_000_000}, "connections"),
         ({"calls": float("nan")}, "calls"),
         ({"calls": 2, "connections": 3}, "connections"),
         ({"calls": 1, "kind": "duplex"}, "kind"),

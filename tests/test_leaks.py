@@ -46,15 +46,23 @@ def test_200_runs_leave_nothing(server):
     assert server.memstats().fds < 30
 
 
-def test_holds_leave_nothing(server):
+@pytest.mark.timeout(180)
+def test_100_holds_leave_nothing(server):
     def run():
-        with gp.hold(server, calls=50, connections=2) as held:
-            held.release()
+        for end in ("release", "cancel"):
+            with gp.hold(server, calls=50, connections=2) as held:
+                getattr(held, end)()
+                assert held.wait(5)
 
-    memory, descriptors, tasks = grown(run, 10, 40)
+    run()
+    before = server.memstats(settle=True)
+    memory, descriptors, tasks = grown(run, 10, 50)
     assert memory < 4 << 20
     assert descriptors <= 2
     assert tasks <= 2
+    after = server.memstats(settle=True)
+    assert (after.running, after.streams, after.tasks, after.fds) == (0, 0, before.tasks, before.fds)
+    assert after.heap_alloc - before.heap_alloc < 256 << 10  # the calls alone would be 75 MiB by then
     assert server.counters().running == 0
 
 

@@ -211,6 +211,63 @@ def test_throughput_of_few_windows_is_students():
     assert stats.rate_interval([], 0) is None
 
 
+def least_squares(groups):
+    """Slope, its standard error and freedom by numpy: a column for x and one for each group's intercept."""
+    rows = [(index, x, y) for index, group in enumerate(groups) for x, y in group]
+    design = np.zeros((len(rows), 1 + len(groups)))
+    for place, (index, x, _) in enumerate(rows):
+        design[place, [0, 1 + index]] = x, 1
+    values = np.array([y for *_, y in rows])
+    found, left, *_ = np.linalg.lstsq(design, values, rcond=None)
+    freedom = len(rows) - len(groups) - 1
+    variance = float(left[0]) / freedom * np.linalg.inv(design.T @ design)[0, 0]
+    return found[0], math.sqrt(variance), freedom
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_a_slope_is_that_of_numpy(groups):
+    rng = np.random.default_rng(groups)
+    points = [
+        [(x, 1e6 * index + 12_700 * x + rng.normal(0, 50_000)) for x in (0, 250, 500, 1000)]
+        for index in range(groups)
+    ]
+    line = stats.common_slope(points)
+    slope, error, freedom = least_squares(points)
+    half = stats._student_t(0.95, freedom) * error
+    assert line.freedom == freedom
+    assert (line.slope, line.low, line.high) == pytest.approx((slope, slope - half, slope + half), rel=1e-6)
+    assert 0.99 < line.r2 < 1
+
+
+def test_a_slope_by_hand():
+    # y = 1, 2, 4 over x = 0, 1, 2: slope 1.5, residuals 1/6, -1/3, 1/6; t(0.975, 1) = 12.7062, s = sqrt(1/6).
+    line = stats.common_slope([[(0, 1), (1, 2), (2, 4)]])
+    assert line.slope == pytest.approx(1.5)
+    assert line.high - line.slope == pytest.approx(12.7062 * math.sqrt(1 / 6 / 2), rel=1e-5)
+    assert line.r2 == pytest.approx(1 - (1 / 6) / (14 / 3))
+    # What one group has on top of the other is no part of the slope.
+    assert stats.common_slope([[(0, 0), (1, 1)], [(5, 99), (6, 100)]]).slope == pytest.approx(1)
+
+
+def test_a_slope_that_cannot_be_told():
+    assert stats.common_slope([]) is None
+    assert stats.common_slope([[(3, 1), (3, 2)], []]) is None
+    two = stats.common_slope([[(0, 1), (2, 2)]])
+    assert (two.slope, two.low, two.high, two.freedom) == (0.5, None, None, 0)
+    flat = stats.common_slope([[(0, 5), (1, 5), (2, 5)]])
+    assert (flat.slope, flat.low, flat.high, flat.r2) == (0, 0, 0, None)
+
+
+def test_slopes_intervals_cover_the_truth():
+    rng = np.random.default_rng(17)
+    covered = 0
+    for _ in range(300):
+        points = [[(x, base + 3 * x + rng.normal(0, 5)) for x in (0, 1, 2, 4)] for base in (0, 1000, -50)]
+        line = stats.common_slope(points)
+        covered += line.low <= 3 <= line.high
+    assert 270 <= covered <= 297  # of 300 at 95 %
+
+
 @pytest.mark.parametrize(
     ("freedom", "quantile"),
     [(2, 4.302653), (4, 2.776445), (6, 2.446912), (10, 2.228139), (30, 2.042272), (200, 1.971896)],

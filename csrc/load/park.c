@@ -1,5 +1,5 @@
-/* park: one thread that opens calls and then holds them: it polls for those that end, and keeps the
- * connections served, until it is destroyed. Nothing is measured here but counts. */
+/* park: one thread that opens calls, as many as are wanted by now, and holds them: it polls for those that
+ * end, and keeps the connections served, until it is destroyed. Nothing is measured here but counts. */
 #include "load/park.h"
 
 #include <pthread.h>
@@ -22,15 +22,16 @@ enum wish { HOLD = 0, CANCEL, DESTROY };
 
 struct gp_park {
     struct gp_client *client; /* the thread's own once it is started */
-    uint64_t calls, connect_timeout_ns;
+    uint64_t connect_timeout_ns;
     atomic_int wish;
 
     pthread_t thread;
     bool started;
     pthread_mutex_t lock; /* over all below; the thread takes it once per batch */
     pthread_cond_t changed;
+    uint64_t most, wanted; /* calls that there may be, and that there are to be by now */
     struct gp_park_counts counts;
-    bool finished; /* no call is in flight, and none will be sent */
+    bool finished; /* no call is in flight, and none will be sent that is wanted by now */
     struct gp_error err;
 };
 
@@ -41,7 +42,7 @@ int gp_park_create(struct gp_park **made, const struct gp_park_opts *opts, struc
     *made = NULL;
     if (!park)
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for parked calls");
-    park->calls = opts->client.max_in_flight;
+    park->most = opts->client.max_in_flight;
     park->connect_timeout_ns = opts->connect_timeout_ns;
     park->counts.connecting = true;
     if (gp_client_create(&park->client, &opts->client, err) != 0)
@@ -85,8 +86,8 @@ static int connect_all(struct gp_park *park)
     gp_client_stats(park->client, &stats);
     pthread_mutex_lock(&park->lock);
     park->counts.connected = stats.connected;
+    park->counts.connecting = false;
     if (status != 0) {
-        park->counts.connecting = false;
         park->counts.failed = true;
         park->err = err;
     }
@@ -94,20 +95,27 @@ static int connect_all(struct gp_park *park)
     return status;
 }
 
-static void open_batch(struct gp_park *park)
+/* Calls to be sent now. */
+static size_t missing(struct gp_park *park)
+{
+    uint64_t count;
+
+    pthread_mutex_lock(&park->lock);
+    count = park->wanted - park->counts.sent;
+    pthread_mutex_unlock(&park->lock);
+    return count < BATCH ? count : BATCH;
+}
+
+static void open_batch(struct gp_park *park, size_t count)
 {
     uint64_t ids[BATCH], first = park->counts.sent, now_ns = gp_clock_now_ns();
-    size_t count = 0;
 
-    while (count < BATCH && first + count < park->calls) {
-        ids[count] = first + count;
-        count++;
-    }
+    for (size_t i = 0; i < count; i++)
+        ids[i] = first + i;
     gp_client_submit(park->client, ids, count);
     pthread_mutex_lock(&park->lock);
     if (first == 0)
         park->counts.first_sent_ns = now_ns;
-    park->counts.connecting = false;
     park->counts.sent += count;
     pthread_mutex_unlock(&park->lock);
 }
@@ -133,38 +141,48 @@ static void collect(struct gp_park *park, uint64_t until_ns)
         take_back(park, events, count);
 }
 
-static void open_calls(struct gp_park *park)
-{
-    while (park->counts.sent < park->calls && wish_of(park) == HOLD) {
-        open_batch(park);
-        collect(park, gp_clock_now_ns());
-    }
-}
-
-/* Until all have ended, whoever ends them. */
-static void hold_calls(struct gp_park *park)
-{
-    uint64_t cancelled_ns = UINT64_MAX;
-
-    while (park->counts.finished < park->counts.sent) {
-        uint64_t now_ns = gp_clock_now_ns();
-
-        if (wish_of(park) != HOLD && cancelled_ns == UINT64_MAX) {
-            gp_client_cancel_all(park->client);
-            cancelled_ns = now_ns;
-        }
-        if (wish_of(park) == DESTROY && now_ns - cancelled_ns > CANCEL_NS)
-            break;
-        collect(park, now_ns + LOOK_NS);
-    }
-}
-
 static void announce_finished(struct gp_park *park)
 {
     pthread_mutex_lock(&park->lock);
     park->finished = true;
     pthread_cond_broadcast(&park->changed);
     pthread_mutex_unlock(&park->lock);
+}
+
+static void look_whether_finished(struct gp_park *park)
+{
+    pthread_mutex_lock(&park->lock);
+    park->finished = park->counts.finished == park->wanted;
+    if (park->finished)
+        pthread_cond_broadcast(&park->changed);
+    pthread_mutex_unlock(&park->lock);
+}
+
+/* Until they are no longer wanted. */
+static void hold_calls(struct gp_park *park)
+{
+    while (wish_of(park) == HOLD) {
+        size_t count = missing(park);
+
+        if (count > 0)
+            open_batch(park, count);
+        collect(park, gp_clock_now_ns() + (count > 0 ? 0 : LOOK_NS));
+        look_whether_finished(park);
+    }
+}
+
+static void cancel_calls(struct gp_park *park)
+{
+    uint64_t cancelled_ns = gp_clock_now_ns();
+
+    gp_client_cancel_all(park->client);
+    while (park->counts.finished < park->counts.sent) {
+        uint64_t now_ns = gp_clock_now_ns();
+
+        if (wish_of(park) == DESTROY && now_ns - cancelled_ns > CANCEL_NS)
+            break;
+        collect(park, now_ns + LOOK_NS);
+    }
 }
 
 /* The connections outlive their calls: what they cost the server is part of what may be looked at. */
@@ -179,8 +197,8 @@ static void *hold(void *argument)
     struct gp_park *park = argument;
 
     if (connect_all(park) == 0) {
-        open_calls(park);
         hold_calls(park);
+        cancel_calls(park);
         announce_finished(park);
         keep_connections(park);
     } else {
@@ -200,6 +218,18 @@ int gp_park_start(struct gp_park *park, struct gp_error *err)
         return -1;
     park->started = true;
     return 0;
+}
+
+void gp_park_open(struct gp_park *park, uint64_t calls)
+{
+    pthread_mutex_lock(&park->lock);
+    if (calls > park->most)
+        calls = park->most;
+    if (calls > park->wanted && wish_of(park) == HOLD && !park->counts.failed) {
+        park->wanted = calls;
+        park->finished = false;
+    }
+    pthread_mutex_unlock(&park->lock);
 }
 
 void gp_park_counts(struct gp_park *park, struct gp_park_counts *counts)

@@ -95,6 +95,16 @@ static PyObject *park_start(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *park_open(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"calls", NULL};
+    uint32_t calls;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&:open", names, convert_u32, &calls) || check(object))
+        return NULL;
+    gp_park_open(((struct park_object *)object)->park, calls);
+    Py_RETURN_NONE;
+}
+
 static PyObject *park_counts(PyObject *object, PyObject *unused)
 {
     struct gp_park_counts c;
@@ -158,7 +168,9 @@ static PyObject *park_close(PyObject *object, PyObject *unused)
 }
 
 static PyMethodDef park_methods[] = {
-    {"start", park_start, METH_NOARGS, "Start its thread."},
+    {"start", park_start, METH_NOARGS, "Start its thread, which connects."},
+    {"open", (PyCFunction)(void (*)(void))park_open, METH_VARARGS | METH_KEYWORDS,
+     "Have so many calls in all; only ever more."},
     {"counts", park_counts, METH_NOARGS, "What was sent and what has ended."},
     {"cancel", park_cancel, METH_NOARGS, "Cancel every call; returns at once."},
     {"wait_finished", (PyCFunction)(void (*)(void))park_wait_finished, METH_VARARGS | METH_KEYWORDS,

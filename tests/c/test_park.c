@@ -45,6 +45,7 @@ static struct gp_park *started(const struct gp_park_opts *opts)
     struct gp_park *park;
 
     CHECK(gp_park_create(&park, opts, &err) == 0 && gp_park_start(park, &err) == 0);
+    gp_park_open(park, opts->client.max_in_flight);
     return park;
 }
 
@@ -111,11 +112,6 @@ static void test_every_kind_is_held(const struct test_server *server)
     }
 }
 
-static double seconds_since(uint64_t began_ns)
-{
-    return (double)(gp_clock_now_ns() - began_ns) / (double)GP_NS_PER_S;
-}
-
 static void wait_until_running(struct controlled_server *server, uint64_t calls)
 {
     uint64_t until_ns = gp_clock_now_ns() + 30 * SECOND;
@@ -125,12 +121,52 @@ static void wait_until_running(struct controlled_server *server, uint64_t calls)
     CHECK(controlled_server_counters(server).running == calls);
 }
 
+/* First the connections alone, then calls in stages, on the same connections. */
+static void test_opened_in_stages(struct controlled_server *server, const char *transport)
+{
+    static const uint64_t stages[] = {0, 100, 100, 40, 700, 9999};
+    struct gp_park_opts opts = opts_for(server->target, 1000);
+    struct gp_error err = {0};
+    struct gp_park *park;
+    uint64_t most = 0, until_ns = gp_clock_now_ns() + 5 * SECOND;
+
+    opts.client.transport = transport;
+    opts.client.connections = 4;
+    CHECK(gp_park_create(&park, &opts, &err) == 0 && gp_park_start(park, &err) == 0);
+    while (counts_of(park).connecting && gp_clock_now_ns() < until_ns)
+        nap(MS);
+    CHECK(counts_of(park).connected == 4 && counts_of(park).sent == 0 && counts_of(park).first_sent_ns == 0);
+    CHECK(gp_park_wait_finished(park, SECOND)); /* nothing is wanted yet */
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        gp_park_open(park, stages[i]);
+        most = stages[i] > most ? stages[i] : most;
+        most = most > 1000 ? 1000 : most;
+        wait_until_sent(park, most);
+        wait_until_running(server, most);
+        CHECK(gp_park_wait_finished(park, 0) == (most == 0));
+    }
+    controlled_server_release(server);
+    CHECK(gp_park_wait_finished(park, 5 * SECOND) && counts_of(park).classes[GP_CLASS_OK] == 1000);
+    CHECK(counts_of(park).connected == 4);
+    gp_park_cancel(park);
+    gp_park_open(park, 1000); /* too late */
+    CHECK(gp_park_wait_finished(park, SECOND) && counts_of(park).sent == 1000);
+    gp_park_destroy(park);
+}
+
+static double seconds_since(uint64_t began_ns)
+{
+    return (double)(gp_clock_now_ns() - began_ns) / (double)GP_NS_PER_S;
+}
+
 /* Held all at once, by the server's own count, and then let go by the server or cancelled from here. */
-static void test_ten_thousand(void)
+static void test_by_the_servers_count(void)
 {
     struct controlled_server server;
 
     controlled_server_start(&server);
+    test_opened_in_stages(&server, "wire");
+    test_opened_in_stages(&server, "core");
     for (int round = 0; round < 2; round++) {
         struct gp_park_opts opts = opts_for(server.target, 10000);
         uint64_t began_ns = gp_clock_now_ns();
@@ -272,7 +308,7 @@ int main(void)
     request_bytes = test_request(request, 16);
     test_server_start(&server, NULL);
     test_every_kind_is_held(&server);
-    test_ten_thousand();
+    test_by_the_servers_count();
     test_server_lets_them_go(&server);
     test_server_dies();
     test_no_connection();
