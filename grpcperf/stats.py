@@ -135,7 +135,7 @@ def common_slope(
     freedom = len(centred) - sum(1 for group in groups if group) - 1
     if freedom < 1:
         return Line(slope, None, None, r2, 0, confidence)
-    half = _student_t(confidence, freedom) * math.sqrt(left / freedom / spread)
+    half = student_t(confidence, freedom) * math.sqrt(left / freedom / spread)
     return Line(slope, slope - half, slope + half, r2, freedom, confidence)
 
 

@@ -233,7 +233,7 @@ def test_a_slope_is_that_of_numpy(groups):
     ]
     line = stats.common_slope(points)
     slope, error, freedom = least_squares(points)
-    half = stats._student_t(0.95, freedom) * error
+    half = stats.student_t(0.95, freedom) * error
     assert line.freedom == freedom
     assert (line.slope, line.low, line.high) == pytest.approx((slope, slope - half, slope + half), rel=1e-6)
     assert 0.99 < line.r2 < 1
@@ -273,7 +273,7 @@ def test_slopes_intervals_cover_the_truth():
     [(2, 4.302653), (4, 2.776445), (6, 2.446912), (10, 2.228139), (30, 2.042272), (200, 1.971896)],
 )
 def test_student_t_is_the_printed_table(freedom, quantile):
-    assert stats._student_t(0.95, freedom) == pytest.approx(quantile, abs=1e-5)
+    assert stats.student_t(0.95, freedom) == pytest.approx(quantile, abs=1e-5)
 
 
 @settings(deadline=None, max_examples=60)
