@@ -38,6 +38,7 @@ lint: $(BIN)/.dev ## ruff, mypy, clang-format
 bench: build/release/.installed build/bench/build.ninja ## speed, as one table of figures and ratios (not a test)
 	@meson compile -C build/bench bare_core_client
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/bench.py
+	PYTHONPATH=build/release $(BIN)/python -P tests/bench/allocations.py
 	PYTHONPATH=build/release:tests/bench $(BIN)/python -P tests/bench/compare.py
 
 bench-deps: ## the load generators that make bench compares with, where they are missing
