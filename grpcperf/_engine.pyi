@@ -44,9 +44,10 @@ def process_sample(
     sockets: bool = False,
     switches: bool = False,
     fds: bool = False,
+    socket_bytes: bool = False,
 ) -> dict[str, int | float]:
     """time (monotonic seconds), rss, rss_anon, peak_rss, cpu_user_s, cpu_system_s, threads; pss; writable,
-    mappings; sockets; context_switches; fds, where asked for and allowed to be seen."""
+    mappings; sockets; context_switches; fds; socket_bytes, where asked for and allowed to be seen."""
 
 def fd_limit(pid: int = 0) -> tuple[int, int]:
     """Soft and hard limit on open descriptors of a process (0: this one); -1 for no limit."""

@@ -1,6 +1,6 @@
-/* procfs: /proc/<pid> read into a struct. Nothing is allocated, so that looking does not disturb a heap that
- * is being measured. All files are opened through one descriptor of the process' folder: should the pid be
- * given to another process meanwhile, what is left of the old one answers ESRCH. */
+/* procfs: /proc/<pid> read into a struct. Nothing is allocated (but for sockets' memory), so that looking
+ * does not disturb a heap that is being measured. All files are opened through one descriptor of the process'
+ * folder: should the pid be given to another process meanwhile, what is left of the old one answers ESRCH. */
 #include "process/procfs.h"
 
 #include <dirent.h>
@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "process/sockets.h"
 
 /* A text file of /proc by lines. */
 struct lines {
@@ -265,6 +266,8 @@ static enum reading read_parts(int directory, pid_t pid, unsigned parts, struct 
         read_descriptors(directory, pid, parts, sample);
     if (parts & GP_PROCFS_SWITCHES && each_entry(directory, "task", count_switches, sample) == 0)
         sample->known |= GP_PROCFS_SWITCHES;
+    if (parts & GP_PROCFS_SOCKET_MEMORY && gp_sockets_memory(pid, &sample->socket_bytes) == 0)
+        sample->known |= GP_PROCFS_SOCKET_MEMORY;
     return ALIVE;
 }
 

@@ -127,6 +127,8 @@ static int add_parts(PyObject *dict, unsigned parts, const struct gp_procfs_samp
             (convert_set(dict, "writable", PyLong_FromUnsignedLongLong(s->writable_bytes)) ||
              convert_set(dict, "mappings", PyLong_FromUnsignedLong(s->mappings)))) ||
            (parts & GP_PROCFS_SOCKETS && convert_set(dict, "sockets", PyLong_FromUnsignedLong(s->sockets))) ||
+           (parts & GP_PROCFS_SOCKET_MEMORY &&
+            convert_set(dict, "socket_bytes", PyLong_FromUnsignedLongLong(s->socket_bytes))) ||
            (parts & GP_PROCFS_SWITCHES &&
             convert_set(dict, "context_switches", PyLong_FromUnsignedLongLong(s->context_switches))) ||
            (parts & GP_PROCFS_FDS && convert_set(dict, "fds", PyLong_FromUnsignedLong(s->fds)));
@@ -146,16 +148,16 @@ static PyObject *sample_to_python(unsigned parts, const struct gp_procfs_sample 
 
 static PyObject *process_sample(PyObject *module, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"pid", "pss", "maps", "sockets", "switches", "fds", NULL};
-    int pid, pss = 0, maps = 0, sockets = 0, switches = 0, fds = 0, status;
+    static char *names[] = {"pid", "pss", "maps", "sockets", "switches", "fds", "socket_bytes", NULL};
+    int pid, pss = 0, maps = 0, sockets = 0, switches = 0, fds = 0, socket_bytes = 0, status;
     struct gp_procfs_sample sample;
     struct gp_error err = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "i|$ppppp:process_sample", names, &pid, &pss, &maps,
-                                     &sockets, &switches, &fds))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "i|$pppppp:process_sample", names, &pid, &pss, &maps,
+                                     &sockets, &switches, &fds, &socket_bytes))
         return NULL;
     unsigned parts = (pss ? GP_PROCFS_PSS : 0u) | (maps ? GP_PROCFS_MAPS : 0u) |
                      (sockets ? GP_PROCFS_SOCKETS : 0u) | (switches ? GP_PROCFS_SWITCHES : 0u) |
-                     (fds ? GP_PROCFS_FDS : 0u);
+                     (fds ? GP_PROCFS_FDS : 0u) | (socket_bytes ? GP_PROCFS_SOCKET_MEMORY : 0u);
     Py_BEGIN_ALLOW_THREADS;
     status = gp_procfs_sample(pid, parts, &sample, &err);
     Py_END_ALLOW_THREADS;
