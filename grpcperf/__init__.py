@@ -29,7 +29,7 @@ from .results import Results
 from .sampler import Sampler
 from .spec import Load
 from .sweep import Sweep
-from .targets import Async, Counters, Mirror, Server, Target, ThreadPerCall
+from .targets import Async, Counters, Mirror, Process, Server, Target, ThreadPerCall
 from .tls import TLS
 
 __version__ = "0.1.0"
@@ -51,6 +51,7 @@ __all__ = [
     "MemStats",
     "MemoryCost",
     "Mirror",
+    "Process",
     "Result",
     "Results",
     "Sampler",

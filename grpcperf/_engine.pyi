@@ -79,9 +79,9 @@ class Child:
         """Why it is dead ("killed by SIGKILL", "exited with code 1"), or None while it lives."""
     def tail(self, descriptor: int) -> str:
         """The end of what it wrote to descriptor 1 or 2, at most 64 KiB, from the start of a line."""
-    def close(self, grace: float = ...) -> None:
-        """End it, with SIGKILL after `grace` seconds. Idempotent, quiet when it is dead; in a forked child
-        a no-op."""
+    def close(self, grace: float = ...) -> tuple[str, str]:
+        """End it, with SIGKILL after `grace` seconds, and give its tail(1) and tail(2), which are empty from
+        then on. Idempotent, quiet when it is dead; in a forked child a no-op."""
 
 Client = dict[str, Any]
 """transport, target (as probe resolved it), authority, connections, tls (Tls or None), channel_args (dict of

@@ -23,6 +23,7 @@ _GO_NAMES = {
     "pause_total_ns": "PauseTotalNs",
     "gc_cpu_fraction": "GCCPUFraction",
 }
+_FRACTIONS = {"GCCPUFraction"}
 SIZES = {
     *("heap_alloc", "heap_sys", "heap_idle", "stack_inuse", "stack_sys", "sys", "total_alloc"),
     *("rss", "rss_anon", "pss", "peak_rss", "socket_bytes"),
@@ -34,6 +35,12 @@ class MemStats:
     """Sizes in bytes, CPU in seconds since the process's start, the rest counts. A field that has no meaning
     for the process, or was not asked for, is None and never 0.
 
+    `socket_bytes` is what the kernel charges to the process's TCP and Unix sockets: what lies in their queues
+    with its overhead, and what they have reserved ahead. The socket objects themselves are charged to nobody
+    and are not in it (about 10 KiB for the two ends of a connection), so for idle connections it is near 0.
+    None for a process in another network namespace.
+    `context_switches` are those of the threads alive, `sys` of a process that does not tell it itself its
+    private writable mappings.
     `settled` is False when settle was asked for and the numbers did not come to rest.
     """
 
@@ -95,10 +102,13 @@ class MemStats:
         return cls(**_outside(outside), **{name: inside[name] for name in _INSIDE if name in inside})
 
     @classmethod
-    def from_process(cls, outside: Mapping[str, Any]) -> MemStats:
-        """Of any process, from process_sample alone; `sys` is its writable mappings, where these were asked
-        for."""
-        return cls(**_outside(outside), threads=outside.get("threads"), sys=outside.get("writable"))
+    def from_process(
+        cls, outside: Mapping[str, Any], inside: Mapping[str, int | float] | None = None
+    ) -> MemStats:
+        """Of any process, from process_sample; `sys` is its writable mappings, where these were asked for.
+        `inside`: what is known from within, by the fields' names, and goes before that."""
+        known = {"threads": outside.get("threads"), "sys": outside.get("writable")}
+        return cls(**(_outside(outside) | known | dict(inside or {})))
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -135,8 +145,21 @@ _INSIDE = (
     *("total_alloc", "mallocs", "frees", "heap_objects"),  # with the malloc counter
     *("threads", "own_threads", "running", "streams", "threadless", "settled"),
 )
-_OUTSIDE = ("rss", "rss_anon", "pss", "peak_rss", "cpu_user_s", "cpu_system_s", "context_switches", "fds")
+_OUTSIDE = (
+    *("rss", "rss_anon", "pss", "peak_rss", "socket_bytes"),
+    *("cpu_user_s", "cpu_system_s", "context_switches", "fds"),
+)
 
 
 def _outside(sample: Mapping[str, Any]) -> dict[str, Any]:
     return {name: sample[name] for name in _OUTSIDE if name in sample}
+
+
+def from_go(memory: Mapping[str, Any]) -> dict[str, int | float]:
+    """The fields of MemStats in the JSON of Go's runtime.MemStats; what is no number there is left out."""
+    fields: dict[str, int | float] = {}
+    for name, go in _GO_NAMES.items():
+        value = memory.get(go)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            fields[name] = float(value) if go in _FRACTIONS else int(value)
+    return fields

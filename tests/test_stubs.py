@@ -105,7 +105,7 @@ def test_nonsense_is_an_exception_not_a_crash(node):
 
 
 @pytest.mark.parametrize(
-    ("files", "error"), [([b""] * 5, ValueError), (["text"], TypeError), (5, TypeError), ([None], TypeError)]
+    ("files", "error"), [([b""] * 9, ValueError), (["text"], TypeError), (5, TypeError), ([None], TypeError)]
 )
 def test_a_child_is_handed_a_few_files_of_bytes(files, error):
     with pytest.raises(error):

@@ -367,11 +367,6 @@ def test_a_pid_of_no_process():
         gp.Target("127.0.0.1:1", pid=child)
 
 
-def test_what_targets_cannot_do_yet():
-    with pytest.raises(gp.InvalidRequest, match="not built yet"):
-        gp.Target("127.0.0.1:1", expvar="127.0.0.1:1")
-
-
 # --- where servers listen
 
 

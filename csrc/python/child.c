@@ -8,6 +8,7 @@
 #include "process/child.h"
 #include "process/control.h"
 #include "process/memory_file.h"
+#include "python/texts.h"
 
 struct child_object {
     PyObject_HEAD struct gp_child *child;
@@ -20,58 +21,6 @@ struct child_object {
 
 typedef Grpcperf__Control__FromChild from_child;
 typedef Grpcperf__Control__ToChild to_child;
-
-/* The strings of a Python sequence as a NULL-terminated array that points into them. */
-static const char **string_array(PyObject *fast)
-{
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(fast);
-    const char **array = PyMem_Calloc((size_t)count + 1, sizeof *array);
-    if (!array)
-        return (void *)PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count; i++) {
-        array[i] = PyBytes_AsString(PySequence_Fast_GET_ITEM(fast, i));
-        if (!array[i]) {
-            PyMem_Free(array);
-            return NULL;
-        }
-    }
-    return array;
-}
-
-/* Each str of `items` in the file system's encoding, as a list of bytes. */
-static PyObject *encode_all(PyObject *items)
-{
-    PyObject *fast = PySequence_Fast(items, "argv is a sequence of str");
-    PyObject *list = fast ? PyList_New(0) : NULL;
-    for (Py_ssize_t i = 0; list && i < PySequence_Fast_GET_SIZE(fast); i++) {
-        PyObject *bytes = NULL;
-        if (!PyUnicode_FSConverter(PySequence_Fast_GET_ITEM(fast, i), &bytes) || PyList_Append(list, bytes))
-            Py_CLEAR(list);
-        Py_XDECREF(bytes);
-    }
-    Py_XDECREF(fast);
-    return list;
-}
-
-/* "NAME=value" of each entry of a mapping. */
-static PyObject *encode_env(PyObject *mapping)
-{
-    PyObject *items = PyMapping_Items(mapping);
-    PyObject *list = items ? PyList_New(0) : NULL;
-    for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(items); i++) {
-        PyObject *key, *value;
-        PyObject *text = NULL;
-        if (PyArg_ParseTuple(PyList_GET_ITEM(items, i), "UU", &key, &value))
-            text = PyUnicode_FromFormat("%U=%U", key, value);
-        if (!text || PyList_Append(list, text))
-            Py_CLEAR(list);
-        Py_XDECREF(text);
-    }
-    Py_XDECREF(items);
-    PyObject *encoded = list ? encode_all(list) : NULL;
-    Py_XDECREF(list);
-    return encoded;
-}
 
 /* The memory files wanted, pointing into a list or tuple of bytes; their number, -1 when they are not. */
 static Py_ssize_t memory_array(PyObject *files, struct gp_memory memory[GP_CHILD_FILES_MAX])
@@ -100,8 +49,8 @@ static int spawn(struct child_object *self, struct engine_state *state, PyObject
     int status = -1;
     if (file_count < 0)
         return -1;
-    const char **arguments = string_array(argv);
-    const char **environment = string_array(env);
+    const char **arguments = texts_array(argv);
+    const char **environment = texts_array(env);
     if (arguments && environment) {
         struct gp_child_opts opts = {
             .argv = arguments, .env = environment, .files = memory, .file_count = (size_t)file_count};
@@ -129,8 +78,8 @@ static int child_init(PyObject *object, PyObject *args, PyObject *keywords)
         PyErr_SetString(PyExc_TypeError, "a Child is started once");
         return -1;
     }
-    argv = encode_all(argv);
-    env = argv ? encode_env(env) : NULL;
+    argv = texts_encode(argv);
+    env = argv ? texts_encode_env(env) : NULL;
     files = !env ? NULL : files ? PySequence_Fast(files, "files is a sequence of bytes") : PyTuple_New(0);
     int status = files ? spawn(self, state, argv, env, files) : -1;
     Py_XDECREF(argv);
@@ -335,22 +284,29 @@ static PyObject *child_dead(PyObject *object, PyObject *unused)
     return PyUnicode_FromString(reason);
 }
 
+typedef size_t tail_reader(const struct gp_child *, char *, size_t);
+
+static PyObject *tail(const struct gp_child *child, tail_reader *read_tail)
+{
+    char *text = PyMem_Malloc(GP_MEMORY_FILE_KEPT);
+    if (!text)
+        return PyErr_NoMemory();
+    size_t size = read_tail(child, text, GP_MEMORY_FILE_KEPT);
+    PyObject *decoded = PyUnicode_DecodeUTF8(text, (Py_ssize_t)size, "replace");
+    PyMem_Free(text);
+    return decoded;
+}
+
 static PyObject *child_tail(PyObject *object, PyObject *args)
 {
     struct child_object *self = (struct child_object *)object;
     int descriptor;
     if (!PyArg_ParseTuple(args, "i:tail", &descriptor) || check(self))
         return NULL;
-    char *text = PyMem_Malloc(GP_MEMORY_FILE_KEPT);
-    if (!text)
-        return PyErr_NoMemory();
-    size_t size = (descriptor == 1 ? gp_child_stdout_tail : gp_child_stderr_tail)(self->child, text,
-                                                                                  GP_MEMORY_FILE_KEPT);
-    PyObject *decoded = PyUnicode_DecodeUTF8(text, (Py_ssize_t)size, "replace");
-    PyMem_Free(text);
-    return decoded;
+    return tail(self->child, descriptor == 1 ? gp_child_stdout_tail : gp_child_stderr_tail);
 }
 
+/* Its last words are read while there is a descriptor to read them from. */
 static PyObject *child_close(PyObject *object, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"grace", NULL};
@@ -358,14 +314,16 @@ static PyObject *child_close(PyObject *object, PyObject *args, PyObject *keyword
     double grace = 1.5; /* with the kill and the reaping, closing stays within 2 s */
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|d:close", names, &grace))
         return NULL;
-    if (self->child && self->owner == getpid()) {
-        self->users++;
-        Py_BEGIN_ALLOW_THREADS;
-        gp_child_stop(self->child, grace > 0 ? (uint64_t)(grace * 1e9) : 0);
-        Py_END_ALLOW_THREADS;
-        leave(self);
-    }
-    Py_RETURN_NONE;
+    if (!self->child || self->owner != getpid())
+        return Py_BuildValue("(ss)", "", "");
+    self->users++;
+    Py_BEGIN_ALLOW_THREADS;
+    gp_child_stop(self->child, grace > 0 ? (uint64_t)(grace * 1e9) : 0);
+    Py_END_ALLOW_THREADS;
+    PyObject *words = Py_BuildValue("(NN)", tail(self->child, gp_child_stdout_tail),
+                                    tail(self->child, gp_child_stderr_tail));
+    leave(self);
+    return words;
 }
 
 #define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS

@@ -1,8 +1,20 @@
-"""What is measured: the native server and the mirror as child processes, and somebody else's server."""
+"""What is measured: the native server, the mirror and any command as child processes, and somebody else's
+server."""
 
 from grpcperf.targets.mirror import Mirror
 from grpcperf.targets.models import Async, ThreadPerCall
+from grpcperf.targets.process import Process
 from grpcperf.targets.server import Server
 from grpcperf.targets.target import Counters, Measurable, Target, as_target
 
-__all__ = ["Async", "Counters", "Measurable", "Mirror", "Server", "Target", "ThreadPerCall", "as_target"]
+__all__ = [
+    "Async",
+    "Counters",
+    "Measurable",
+    "Mirror",
+    "Process",
+    "Server",
+    "Target",
+    "ThreadPerCall",
+    "as_target",
+]

@@ -31,6 +31,7 @@ class ChildTarget(Measurable):
 
     _title: str
     _child: _engine.Child | None = None  # until it is started, and for good when that fails
+    _words = ("", "")  # the ends of stdout and stderr, once it is closed
 
     def __init__(self) -> None:
         self._owner = os.getpid()
@@ -101,7 +102,8 @@ class ChildTarget(Measurable):
         leaves the parent's server alone."""
         self.closed = True
         if self._child is not None:
-            self._child.close()
+            words = self._child.close()
+            self._words = words if any(words) else self._words  # of a second close there are none
 
     def __del__(self) -> None:
         if self._child is None or self.closed or os.getpid() != self._owner:

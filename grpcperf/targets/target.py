@@ -6,6 +6,7 @@ import os
 import re
 import select
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -13,7 +14,10 @@ from grpcperf import _engine, units
 from grpcperf.engine import translated
 from grpcperf.errors import InvalidRequest
 from grpcperf.memstats import MemStats
+from grpcperf.targets.expvar import check_url, read_memory
 from grpcperf.tls import TLS, require_tls
+
+_ANSWER_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +74,7 @@ class Measurable(ABC):
     def release(self) -> None:
         """Let every parked call go."""
 
-    def peek(self, timeout: float) -> dict[str, int | bool]:
+    def peek(self, timeout: float) -> Mapping[str, int | float]:
         """What the server itself says right now: the names of MemStats and Counters; empty where it has no
         voice."""
         return {}
@@ -99,9 +103,10 @@ class Measurable(ABC):
 class Target(Measurable):
     """Somebody else's server, at "host:port", "[ipv6]:port" or "unix:/path".
 
-    `pid` is its process, when that runs here: for memory, CPU, and to notice its death. `tls`: how to call
-    it. `authority` overrides what the address implies. Raises InvalidRequest. Nothing
-    is connected before a measurement.
+    `pid` is its process, when that runs here: for memory, CPU, and to notice its death. `expvar`: the URL at
+    which a Go program publishes its memory, as "http://127.0.0.1:8080/debug/vars", wherever it runs. `tls`:
+    how to call it. `authority` overrides what the address implies. Raises InvalidRequest. Nothing is
+    connected before a measurement.
     """
 
     _pidfd = -1
@@ -113,19 +118,12 @@ class Target(Measurable):
         tls: TLS | None = None,
         authority: str | None = None,
         pid: int | None = None,
-        expvar: Any = None,
+        expvar: str | None = None,
     ) -> None:
-        if expvar is not None:
-            raise InvalidRequest(f"expvar={units.shown(expvar)} is not built yet; leave it out")
         self.tls = require_tls(tls)
         self.address = check_address(address)
-        if authority is not None and not (
-            isinstance(authority, str) and re.fullmatch(r"[!-~]{1,512}", authority)
-        ):
-            raise InvalidRequest(
-                f"authority must be a text such as 'host:port', without spaces, not {units.shown(authority)}"
-            )
-        self.authority = authority
+        self.authority = check_authority(authority)
+        self._expvar = None if expvar is None else check_url(expvar)
         self.pid = None if pid is None else units.count(pid, "pid", high=2**22)
         if self.pid is not None:
             self._pidfd = _open_process(self.pid)
@@ -135,18 +133,23 @@ class Target(Measurable):
         return self._pidfd
 
     def memstats(self, settle: bool = False) -> MemStats:
-        """What the kernel says of the process: `sys` is its writable mappings, what is inside the heap is not
-        known.
+        """What the kernel says of the process (`sys` is its writable mappings), and what it publishes itself.
 
-        `settle` has no effect on a foreign process. Raises InvalidRequest without pid=, ServerDied when it is
-        gone.
+        `settle` has no effect on a foreign process. Raises InvalidRequest without pid= and expvar=,
+        ServerDied when it is gone, EngineError when what it publishes cannot be read.
         """
-        if self.pid is None:
+        if self.pid is None and self._expvar is None:
             raise InvalidRequest(
                 f"memstats of {self.address}: the process is not known; give pid= to gp.Target (or --pid)"
             )
+        inside = self.peek(_ANSWER_S)
+        if self.pid is None:
+            return MemStats.from_process({}, inside)
         with translated():
-            return MemStats.from_process(process_sample(self.pid, maps=True))
+            return MemStats.from_process(process_sample(self.pid, maps=True), inside)
+
+    def peek(self, timeout: float) -> dict[str, int | float]:
+        return {} if self._expvar is None else read_memory(self._expvar, timeout)
 
     def counters(self) -> Counters:
         raise InvalidRequest(
@@ -208,6 +211,15 @@ def check_address(address: object) -> str:
     )
 
 
+def check_authority(authority: object) -> str | None:
+    """What a client says that it calls. Raises InvalidRequest."""
+    if authority is None or (isinstance(authority, str) and re.fullmatch(r"[!-~]{1,512}", authority)):
+        return authority
+    raise InvalidRequest(
+        f"authority must be a text such as 'host:port', without spaces, not {units.shown(authority)}"
+    )
+
+
 def host_of(address: str) -> str:
     """The host in "host:port" or "[ipv6]:port"; the port may be missing."""
     host, colon, _ = address.rpartition(":")
@@ -218,8 +230,8 @@ def host_of(address: str) -> str:
 
 def process_sample(pid: int, *, maps: bool = False, pss: bool = True) -> dict[str, int | float]:
     """A full reading of a process. Context switches are a file for each thread, so a thousand threads cost 20
-    ms."""
-    return _engine.process_sample(pid, pss=pss, maps=maps, switches=True, fds=True)
+    ms; the memory of sockets is a pass over all those of the machine."""
+    return _engine.process_sample(pid, pss=pss, maps=maps, switches=True, fds=True, socket_bytes=True)
 
 
 def _open_process(pid: int) -> int:
