@@ -209,16 +209,22 @@ def judge(which: Check, result: Result) -> Outcome:
 
 def require(result: Result, wanted: Iterable[Check], *, stacklevel: int = 2) -> list[Outcome]:
     """Judge all; raise CheckFailed naming every one that failed, or warn (InconclusiveWarning) of each
-    undecided."""
+    undecided, and of a result that is not valid, which proves nothing."""
     outcomes = [judge(which, result) for which in wanted]
     failed = [outcome.message for outcome in outcomes if outcome.verdict == "failed"]
     if failed:
         remarks = "".join(f"\n  {finding.severity}: {finding}" for finding in result.findings)
         raise CheckFailed("\n".join(failed) + remarks, result)
-    for outcome in outcomes:
-        if outcome.verdict == "inconclusive":
-            warnings.warn(f"inconclusive: {outcome.message}", InconclusiveWarning, stacklevel=stacklevel + 1)
+    doubts = [outcome.message for outcome in outcomes if outcome.verdict == "inconclusive"]
+    for message in [*doubts, *invalidity(result)]:
+        warnings.warn(f"inconclusive: {message}", InconclusiveWarning, stacklevel=stacklevel + 1)
     return outcomes
+
+
+def invalidity(result: Result) -> list[str]:
+    """Why a check that passed on this result proves nothing; empty when it does."""
+    grave = [str(finding) for finding in result.findings if finding.severity == "invalid"]
+    return [f"the result is not valid ({reason})" for reason in grave]
 
 
 def _bound(which: Metric, value: Any, given: Any) -> float:

@@ -172,6 +172,8 @@ def _load(options: argparse.Namespace) -> int:
         if outcome.verdict != "passed":
             word = "check failed" if outcome.verdict == "failed" else "warning: inconclusive"
             _tell(f"{word}: {outcome.message}", OK)
+    for reason in checks.invalidity(result) if wanted else ():
+        _tell(f"warning: inconclusive: {reason}", OK)
     if any(outcome.verdict == "failed" for outcome in outcomes):
         return CHECK_FAILED
     if result.calls == result.errors or any(finding.code == "server_died" for finding in result.findings):

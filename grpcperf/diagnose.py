@@ -1,127 +1,27 @@
-"""Whether a result can be believed: every finding there is in one table, and the function that looks for
-them.
-
-Only what the client caused, or what left the result incomplete or other than asked for, makes it invalid. A
-server that cannot keep up, or that shares its cores with the client, is a warning: that is a property of what
-was measured.
-"""
+"""Whether a result can be believed: the function that looks for findings (findings.py has the table)."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, variance
-from typing import Any, Literal
+from typing import Any
 
+from grpcperf.findings import RULES, finding, threshold
 from grpcperf.histogram import Histogram
 from grpcperf.result import Finding
 from grpcperf.spec import Load
 from grpcperf.units import format_seconds
 
-
-@dataclass(frozen=True)
-class Rule:
-    """A row of the table. `threshold` is None where there is nothing to measure."""
-
-    severity: Literal["warning", "invalid"]
-    threshold: float | None
-    advice: str
-
-
-RULES: dict[str, Rule] = {
-    # The result is incomplete.
-    "server_died": Rule("invalid", None, "see the server's own last words; the numbers end with its death"),
-    "interrupted": Rule("invalid", None, "the numbers are of the part that was run"),
-    "no_calls": Rule("invalid", 1, "make the run longer than the slowest call"),
-    "all_failed": Rule(
-        "invalid", 1.0, "look at the statuses; there is no latency and no throughput to speak of"
-    ),
-    "fewer_connections_than_asked": Rule(
-        "invalid", None, "look for limits on descriptors, ports and the server's own connections"
-    ),
-    # The client was measured.
-    "client_cpu_saturated": Rule(
-        "invalid",
-        0.95,
-        "the client is the limit: give it more threads and connections, or lower the load",
-    ),
-    # Seconds, and at least a tenth of the response time's p99; core waits in whole milliseconds and may
-    # always be two of them late.
-    "send_lag": Rule(
-        "invalid",
-        0.001,
-        "the client was late, and response times hold its lateness: let it have a CPU of its own (cpus=), or "
-        "more threads",
-    ),
-    # The share of the time in which a caller had no call in flight, though it had no reason to pause.
-    "little_law_gap": Rule(
-        "invalid",
-        0.25,
-        "the client was slow to send the next call, so fewer were in flight than asked: give it more "
-        "threads and connections",
-    ),
-    # The plan was not carried out, for which the server is to blame unless a finding above says otherwise.
-    "rate_not_reached": Rule("warning", 0.99, "lower the rate, or give the server more"),
-    "not_sent": Rule(
-        "warning",
-        0,
-        "percentiles know nothing of these calls: raise max_in_flight, or use catch_up='full' to have their "
-        "waiting counted",
-    ),
-    "bursty_sends": Rule(
-        "warning", 3.0, "at this rate the schedule is kept only on average; more threads= send more evenly"
-    ),
-    # The machine was disturbed, by whomever.
-    "cpu_steal": Rule("warning", 0.01, "the hypervisor gave CPU time to others: repeat, and interleave"),
-    "cpu_pressure": Rule(  # of no meaning where client and server share CPUs: they make each other wait
-        "warning", 0.25, "more wanted to run than there are CPUs: stop what else runs, or use fewer threads"
-    ),
-    # What was measured has a property that one should know of.
-    "few_samples": Rule("warning", 1000, "run longer, for p99 to have ten calls beyond it"),
-    "not_steady": Rule("warning", 0.10, "a longer warmup, or a longer run, tells whether it comes to rest"),
-    "server_stream_limit": Rule(
-        "warning", None, "calls above the peer's limit wait in the client; open more connections"
-    ),
-    "shared_cpus": Rule(
-        "warning",
-        None,
-        "client and server take CPU from each other; pin them apart with cpus= for absolute numbers",
-    ),
-    "level_not_reached": Rule(
-        "warning", None, "the slope is over the calls that the server had, running or queued"
-    ),
-    "not_settled": Rule("warning", None, "memory was still moving when it was read; read it again"),
-    "fd_limit": Rule("warning", None, "raise the limit on open files (ulimit -n), here and for the server"),
-}
-
+STALL_S = 0.1  # any machine is elsewhere for so long now and then
+STALL_LATENCIES = 10.0  # medians: below that, nothing need have come back
 STEADY_ERRORS = 3.0  # standard errors between two halves that are not noise
 STEADY_WINDOWS = 10  # fewer tell nothing of a trend
 LAG_SHARE = 0.1  # of the response time's p99: what of it the client's lateness may be
 CORE_WAIT_S = 0.002  # how late C core wakes, as it waits in whole milliseconds and rounds up
 CEILING_SHARE = 0.9  # of what the client alone can do
 LITTLE_WINDOWS = 50  # the window in mean latencies: below this its edges hide the gap
-
-
-def finding(
-    code: str,
-    message: str,
-    *,
-    measured: float | str | None = None,
-    threshold: float | str | None = None,
-    advice: str | None = None,
-) -> Finding:
-    """A finding of the table's severity. `threshold` and `advice` are the table's unless given."""
-    rule = RULES[code]
-    return Finding(
-        code=code,
-        severity=rule.severity,
-        message=message,
-        advice=rule.advice if advice is None else advice,
-        measured=measured,
-        threshold=rule.threshold if threshold is None else threshold,
-    )
 
 
 def diagnose(
@@ -146,13 +46,16 @@ def diagnose(
     makes on this machine against a server that does nothing (calibrate).
     """
     cut = raw["server_died"] or raw["stopped"]
+    ends = [] if cut or spec.is_endless else [*_stall(spec, raw), *_unfinished(raw)]
+    steady = spec.steps is None and not raw["server_died"] and not ends
     found = [
         *_ends(raw, interrupted, death),
         *_outcomes(spec, raw, interrupted),
+        *sorted(ends, key=_gravity)[:1],  # which says what there is to say
         *_client(spec, raw, ceiling_rps),
         *(_plan(spec, raw) if spec.is_open_loop and not cut else ()),
         *(_little_law(spec, raw) if not spec.is_open_loop and not cut else ()),
-        *(_steadiness(raw["windows"]) if spec.steps is None and not raw["server_died"] else ()),
+        *(_steadiness(raw["windows"]) if steady else ()),
         *_surroundings(spec, raw, settings or {}, client_cpus, server_cpus),
     ]
     if settled is False:
@@ -161,7 +64,11 @@ def diagnose(
         needed, available = descriptors
         message = f"{needed:,} descriptors needed, {available:,} available"
         found.append(finding("fd_limit", message, measured=needed, threshold=available))
-    return tuple(sorted(found, key=lambda one: one.severity != "invalid"))
+    return tuple(sorted(found, key=_gravity))
+
+
+def _gravity(one: Finding) -> bool:
+    return one.severity != "invalid"
 
 
 def _ends(raw: Mapping[str, Any], interrupted: bool, death: str | None) -> Iterator[Finding]:
@@ -191,13 +98,65 @@ def _outcomes(spec: Load, raw: Mapping[str, Any], interrupted: bool) -> Iterator
             measured=1.0,
             advice=advice if worst == "in_flight_at_end" else None,
         )
-    elif ok < _threshold("few_samples") and not spec.is_endless:
+    elif ok < threshold("few_samples") and not spec.is_endless:
         yield finding("few_samples", f"{ok:,} OK calls tell no p99", measured=ok)
     if raw["connected"] < spec.connections:
         message = f"{raw['connected']:,} of {spec.connections:,} connections were established"
         yield finding(
             "fewer_connections_than_asked", message, measured=raw["connected"], threshold=spec.connections
         )
+
+
+def _stall(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """The longest row of windows in which nothing came back, though calls were in flight."""
+    window_s, typical = raw["window_s"], Histogram.from_engine(raw["latency"]).p50
+    if typical is None or window_s <= 0:
+        return  # that no call was OK is told already
+    start_s, gap_s = _longest_gap(spec, raw["windows"])
+    least = max(threshold("server_stalled") * window_s, STALL_S, STALL_LATENCIES * typical)
+    if gap_s < max(least, 2 * float(spec.think_time)):
+        return
+    share, hanging = min(gap_s / window_s, 1.0), raw["status"].get("in_flight_at_end", 0)
+    told = f"no call came back for {format_seconds(gap_s)}, from {format_seconds(start_s)} into the window"
+    if hanging and start_s + gap_s > window_s - _longest(raw["windows"]):
+        told += f" to its end, and {hanging:,} never did"
+        yield finding("server_silent", told, measured=share)
+    else:
+        told += f"; the median call takes {format_seconds(typical)}"
+        hidden = "" if spec.is_open_loop else "; percentiles of a closed loop hardly show it"
+        advice = RULES["server_stalled"].advice + hidden
+        yield finding("server_stalled", told, measured=share, advice=advice)
+
+
+def _longest_gap(spec: Load, windows: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """When it began and how long it was. Callers of a closed loop always have a call in flight; in an open
+    one calls are, that were sent and have not ended."""
+    best, start_s, gap_s, in_flight = (0.0, 0.0), 0.0, 0.0, 0
+    for window in windows:
+        ended = window["ok"] + window["failed"]
+        in_flight = max(0, in_flight + window["sent"] - ended)  # of those before the window nothing is known
+        if ended or (spec.is_open_loop and not in_flight):
+            gap_s = 0.0
+            continue
+        start_s = start_s if gap_s else window["start_s"]
+        gap_s += window["length_s"]
+        best = max(best, (start_s, gap_s), key=lambda gap: gap[1])
+    return best
+
+
+def _unfinished(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Calls that ended too late to be seen, or not at all."""
+    status: Mapping[str, int] = raw["status"]
+    calls, hanging = sum(status.values()), status.get("in_flight_at_end", 0)
+    if not status.get("OK"):
+        return
+    ended = raw["all_in_window"]
+    if ended < threshold("few_finished") * calls:
+        told = f"{ended:,} calls ended inside the measured window of {format_seconds(raw['window_s'])}"
+        yield finding("few_finished", f"{told}, {calls:,} were sent in it", measured=ended / calls)
+    if hanging > threshold("unfinished") * calls:
+        told = f"{hanging:,} of {calls:,} calls had not ended when the run did"
+        yield finding("unfinished", told, measured=hanging / calls)
 
 
 def _client(spec: Load, raw: Mapping[str, Any], ceiling_rps: float | None) -> Iterator[Finding]:
@@ -211,7 +170,7 @@ def _client(spec: Load, raw: Mapping[str, Any], ceiling_rps: float | None) -> It
         used = 1 - raw["idle_polls"] / raw["polls"]
     elif raw["client_cpu_s"] is not None and not spec.busy_poll:
         used = raw["client_cpu_s"] / raw["window_s"] / spec.threads
-    if used is not None and used >= _threshold("client_cpu_saturated"):
+    if used is not None and used >= threshold("client_cpu_saturated"):
         how = "looks for something to do" if spec.busy_poll else "time"
         yield finding("client_cpu_saturated", f"{who} busy for {used:.0%} of the {how}", measured=used)
         return
@@ -224,7 +183,7 @@ def _client(spec: Load, raw: Mapping[str, Any], ceiling_rps: float | None) -> It
 def _plan(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Open loop: whether what was planned was done, and when."""
     lag, response = Histogram.from_engine(raw["send_lag"]), Histogram.from_engine(raw["latency"])
-    least = max(_threshold("send_lag"), CORE_WAIT_S * 1.5 if spec.transport == "core" else 0.0)
+    least = max(threshold("send_lag"), CORE_WAIT_S * 1.5 if spec.transport == "core" else 0.0)
     bound = max(least, LAG_SHARE * (response.p99 or 0.0))
     if lag.p99 is not None and lag.p99 > bound:
         told = f"p50 {format_seconds(lag.p50)}, p99 {format_seconds(lag.p99)}"
@@ -241,7 +200,7 @@ def _plan(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
         yield finding("not_sent", message, measured=not_sent)
     yield from _rate(spec, raw, calls + not_sent)
     bursts = raw["burst_calls"] / raw["bursts"] if raw["bursts"] else 0.0
-    if bursts >= _threshold("bursty_sends"):
+    if bursts >= threshold("bursty_sends"):
         message = f"calls left {bursts:.1f} at a time, at most {raw['largest_burst']:,}"
         yield finding("bursty_sends", message, measured=bursts)
 
@@ -259,12 +218,12 @@ def _rate(spec: Load, raw: Mapping[str, Any], intended: int) -> Iterator[Finding
     answered = sum(w["ok"] + w["failed"] for w in half) / length_s if length_s else offered
     noise = STEADY_ERRORS * math.sqrt(offered / length_s) if length_s else 0.0
     quick = service.min is not None and service.min < window_s / 4  # else they had no time to come back
-    threshold = _threshold("rate_not_reached")
+    least = threshold("rate_not_reached")
     told = f"{offered:,.0f} calls/s were asked for"
-    if sent < threshold * offered:
+    if sent < least * offered:
         share = sent / offered
         told += f", {sent:,.0f} were sent"
-    elif spec.steps is None and quick and answered < threshold * offered - noise:
+    elif spec.steps is None and quick and answered < least * offered - noise:
         share = answered / offered
         told += f", {answered:,.0f} were answered in the second half of the run"
     else:
@@ -292,24 +251,30 @@ def _little_law(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
         return
     busy = raw["ok_in_window"] * round_s / window_s
     gap = 1 - busy / spec.concurrency
-    if gap > _threshold("little_law_gap"):
+    if gap > threshold("little_law_gap"):
         message = f"{busy:,.1f} calls were in flight on average, {spec.concurrency:,} were asked for"
         yield finding("little_law_gap", message, measured=gap)
 
 
 def _steadiness(windows: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """A trend: the halves' rates of completions differ by more than a share that matters, and by more than
-    noise."""
-    full = max((window["length_s"] for window in windows), default=0.0)
+    """A trend: the halves' rates of completions differ by more than a share that matters, of the larger, and
+    by more than noise."""
+    full = _longest(windows)
     rates = [(w["ok"] + w["failed"]) / w["length_s"] for w in windows if w["length_s"] > full / 2]
     if len(rates) < STEADY_WINDOWS:
         return
     first, second = rates[: len(rates) // 2], rates[-(len(rates) // 2) :]
-    mean, change = fmean(rates), fmean(second) - fmean(first)
+    before, after = fmean(first), fmean(second)
     noise = math.sqrt((variance(first) + variance(second)) / len(first))
-    if mean > 0 and abs(change) > max(_threshold("not_steady") * mean, STEADY_ERRORS * noise):
-        message = f"calls/s changed by {change / mean:+.0%} from the first half of the run to the second"
-        yield finding("not_steady", message, measured=change / mean)
+    larger, change = max(before, after), after - before
+    if larger > 0 and abs(change) > max(threshold("not_steady") * larger, STEADY_ERRORS * noise):
+        told = f"{'rose' if change > 0 else 'fell'} from {before:,.0f} in the first half of the run to "
+        yield finding("not_steady", f"calls/s {told}{after:,.0f} in the second", measured=change / larger)
+
+
+def _longest(windows: Sequence[Mapping[str, Any]]) -> float:
+    """The length of a whole window; the last one may be shorter."""
+    return max((float(window["length_s"]) for window in windows), default=0.0)
 
 
 def _surroundings(
@@ -325,10 +290,10 @@ def _surroundings(
         message = f"the peer allows {limit:,} calls at a time on a connection, {each:,} {wanted}"
         yield finding("server_stream_limit", message, measured=each, threshold=limit)
     steal, pressure = raw["steal"], raw["pressure"]
-    if steal is not None and steal > _threshold("cpu_steal"):
+    if steal is not None and steal > threshold("cpu_steal"):
         yield finding("cpu_steal", f"{steal:.1%} of the machine's CPU time went elsewhere", measured=steal)
     shared = set(spec.cpus or client_cpus or ()) & set(server_cpus or ())
-    if pressure is not None and pressure > _threshold("cpu_pressure") and not shared:
+    if pressure is not None and pressure > threshold("cpu_pressure") and not shared:
         message = f"some task waited for a CPU in {pressure:.0%} of the time"
         yield finding("cpu_pressure", message, measured=pressure)
     if shared:
@@ -350,9 +315,3 @@ def _calls_per_connection(spec: Load, raw: Mapping[str, Any]) -> int:
         return 0
     offered: float = (sum(raw["status"].values()) + raw["not_sent"]) / raw["window_s"]
     return math.ceil(offered * service.mean / spec.connections)
-
-
-def _threshold(code: str) -> float:
-    threshold = RULES[code].threshold
-    assert threshold is not None
-    return threshold

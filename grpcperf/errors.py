@@ -53,7 +53,8 @@ class Interrupted(Error, KeyboardInterrupt):
 
 
 class InconclusiveWarning(UserWarning):
-    """A check could not be decided: the interval lies on both sides of the bound, or there is no value."""
+    """A check could not be decided: the interval lies on both sides of the bound, there is no value, or the
+    result is not valid."""
 
 
 _BY_CODE: dict[str, type[Error]] = {

@@ -252,7 +252,7 @@ def _require_spread(note: _Note, per: str) -> None:
 
 
 def _findings(notes: Sequence[_Note]) -> Iterator[Finding]:
-    from grpcperf.diagnose import finding  # late: importing the package should cost little
+    from grpcperf.findings import finding  # late: importing the package should cost little
 
     shortfalls = {level: told for note in reversed(notes) for level, told in note.shortfalls.items()}
     if shortfalls:

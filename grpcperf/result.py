@@ -310,7 +310,7 @@ class Result:
 
         Returns the result itself. Raises CheckFailed when a whole interval is on the wrong side,
         InvalidRequest for an unknown metric or a bound that is none; warns (InconclusiveWarning) when it
-        cannot be decided.
+        cannot be decided, and when the result is not valid.
         """
         from grpcperf import checks
 

@@ -167,6 +167,24 @@ def test_doubt_warns_at_the_line_of_the_caller():
         STEADY.check(server_cpu_us_per_call="<5us")
 
 
+def test_what_passes_on_a_result_that_is_not_valid_proves_nothing():
+    silent = Finding(code="server_silent", severity="invalid", message="no call came back", advice="look")
+    slow = Finding(code="not_steady", severity="warning", message="calls/s fell")
+    bad = result_of([[4, 5, 6] * 40] * 20, findings=[silent, slow])
+    with pytest.warns(InconclusiveWarning) as caught:
+        assert bad.check(p50="<6ms") is bad
+    (warning,) = caught
+    assert str(warning.message) == (
+        "inconclusive: the result is not valid (server_silent: no call came back; look)"
+    )
+    assert warning.filename == __file__
+    with pytest.raises(CheckFailed):
+        bad.check(p50="<1ms")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result_of([[4, 5, 6] * 40] * 20, findings=[slow]).check(p50="<6ms")
+
+
 @pytest.mark.parametrize("name", checks.NAMES)
 def test_every_name_has_a_value_a_text_and_an_interval_or_none(name):
     which = checks.metric(name)

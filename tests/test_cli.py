@@ -186,7 +186,11 @@ def test_strict_turns_an_invalid_result_into_an_exit_code(monkeypatch, capsys, s
     assert main([*arguments, "--strict"]) == strict
     assert main(arguments) == code
     assert main([*arguments, "--strict", "--check", "p50<1us"]) == 4  # which says more
-    assert "late" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "late" in told.out
+    assert told.err.count("warning: inconclusive: the result is not valid") == (severity == "invalid")
+    assert main([*arguments, "--check", "errors==0"]) == 0
+    assert ("not valid" in capsys.readouterr().err) is (severity == "invalid")
 
 
 # --- TLS

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from grpcperf.diagnose import RULES, diagnose, finding
+from grpcperf.diagnose import diagnose
+from grpcperf.findings import RULES, finding
 from grpcperf.histogram import Histogram, slot_of
 from grpcperf.spec import Load
 
@@ -147,6 +148,91 @@ def test_a_death_explains_what_it_does_to_the_rate():
     assert codes(raw_=died) == ["server_died"]
 
 
+@pytest.mark.parametrize(
+    ("halves", "measured"), [((10_000, 0), -1), ((0, 10_000), 1), ((5_000, 10_000), 0.5), ((0, 0), None)]
+)
+def test_a_trend_is_a_share_of_the_larger_half(halves, measured):
+    """Calls that take long, so that a gap among them is none."""
+    first, second = halves
+    changed = raw(windows=windows([first] * 10 + [second] * 10), latency=times((1, 20_000)))
+    found = diagnose(SPEC.replace(think_time=0.5), changed)
+    assert [one.measured for one in found if one.code == "not_steady"] == [measured] * (measured is not None)
+
+
+# --- what came back late, or never
+
+
+FROZEN = windows([10_000] * 10 + [0] * 10)
+PAUSED = windows([10_000] * 10 + [0] * 5 + [10_000] * 5)
+HANGING = {"OK": 20_000, "in_flight_at_end": 64}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"windows": FROZEN, "status": HANGING}, ["server_silent"]),
+        ({"windows": FROZEN}, ["server_stalled"]),  # all came back in the drain
+        ({"windows": PAUSED}, ["server_stalled"]),
+        ({"windows": PAUSED, "status": HANGING}, ["server_stalled"]),
+        ({"windows": [*FROZEN, *windows([0], 0.001)], "status": HANGING}, ["server_silent"]),
+        ({"windows": windows([10_000] * 18 + [0] * 2), "status": HANGING}, ["server_silent"]),
+        ({"windows": windows([10_000] * 19 + [0]), "status": HANGING}, []),  # a twentieth is nothing yet
+        (
+            {"windows": windows([10_000] * 10 + [0] * 10, 0.009), "window_s": 0.18, "client_cpu_s": 0.1},
+            ["not_steady"],  # 90 ms are nothing either
+        ),
+        ({"windows": PAUSED, "latency": times((0.051, 20_000))}, []),  # of slow calls nothing was due
+        ({"windows": PAUSED, "latency": times((0.049, 20_000))}, ["server_stalled"]),
+        ({"windows": FROZEN, "status": HANGING, "stopped": True}, ["not_steady"]),
+        ({"windows": FROZEN, "status": {"UNAVAILABLE": 9}, "latency": NOTHING}, ["all_failed", "not_steady"]),
+        ({"all_in_window": 1_999}, ["few_finished"]),
+        ({"all_in_window": 2_000}, []),
+        ({"all_in_window": 0}, ["few_finished"]),
+        ({"all_in_window": 0, "stopped": True}, []),
+        ({"status": {"OK": 19_800, "in_flight_at_end": 200}}, []),
+        ({"status": {"OK": 19_799, "in_flight_at_end": 201}}, ["unfinished"]),
+        ({"status": {"OK": 1_999, "in_flight_at_end": 18_001}, "all_in_window": 1_999}, ["few_finished"]),
+    ],
+)
+def test_calls_that_came_back_late_or_never(changes, expected):
+    assert [code for code in codes(raw_=raw(**changes)) if code != "little_law_gap"] == expected
+
+
+def test_the_time_and_length_of_a_stall_are_told():
+    (one,) = diagnose(SPEC, raw(windows=FROZEN, status=HANGING))
+    assert one.message == ("no call came back for 1 s, from 1 s into the window to its end, and 64 never did")
+    assert (one.severity, one.measured) == ("invalid", pytest.approx(0.5))
+    (one,) = diagnose(SPEC, raw(windows=PAUSED))
+    assert (
+        one.message == "no call came back for 500 ms, from 1 s into the window; the median call takes 6.4 ms"
+    )
+    assert (one.severity, one.measured) == ("warning", pytest.approx(0.25))
+    (one,) = diagnose(SPEC, raw(all_in_window=0))
+    assert one.message == "0 calls ended inside the measured window of 2 s, 20,000 were sent in it"
+
+
+def test_callers_that_pause_make_no_stall():
+    assert codes(SPEC.replace(think_time=0.3), raw_=raw(windows=PAUSED)) == []
+    assert codes(SPEC.replace(think_time=0.2), raw_=raw(windows=PAUSED)) == ["server_stalled"]
+
+
+def test_streams_without_an_end_make_no_stall():
+    assert codes(Load(kind="bidi"), raw_=raw(windows=FROZEN, all_in_window=0)) == ["not_steady"]
+
+
+def test_an_open_loop_stalls_only_with_calls_in_flight():
+    def with_sent(*lots):
+        made = windows([1000] * 5 + [0] * 5 + [1000] * 10)
+        for window, sent in zip(made[5:], lots, strict=False):
+            window["sent"] = sent
+        return made
+
+    quiet = raw_open(windows=with_sent(0, 0, 0, 0, 0))
+    assert "server_stalled" not in codes(OPEN, raw_=quiet)
+    assert "server_stalled" in codes(OPEN, raw_=raw_open(windows=with_sent(1, 0, 0, 0, 0)))
+    assert "server_stalled" not in codes(OPEN, raw_=raw_open(windows=with_sent(0, 0, 0, 0, 1)))
+
+
 def test_a_short_last_window_does_not_hide_a_trend():
     one_call_at_once = {"start_s": 2.0, "length_s": 1e-6, "sent": 1, "ok": 1, "failed": 0, "entries": b""}
     assert codes(raw_=raw(windows=[*windows([10_000] * 10 + [5_000] * 10), one_call_at_once])) == [
@@ -204,7 +290,8 @@ def test_numbers_are_in_the_text():
     (one,) = diagnose(SPEC, raw(), settings={"max_concurrent_streams": 10})
     assert one.message == "the peer allows 10 calls at a time on a connection, 32 were asked for"
     (one,) = diagnose(SPEC, raw(windows=windows([10_000] * 10 + [5_000] * 10)))
-    assert "-67%" in one.message
+    assert one.message == "calls/s fell from 10,000 in the first half of the run to 5,000 in the second"
+    assert one.measured == -0.5
 
 
 @pytest.mark.parametrize("code", RULES)
@@ -219,6 +306,7 @@ def test_every_rule_tells_what_to_do(code):
 def test_only_the_client_and_missing_parts_make_a_result_invalid():
     assert {code for code, rule in RULES.items() if rule.severity == "invalid"} == {
         *("server_died", "interrupted", "no_calls", "all_failed", "fewer_connections_than_asked"),
+        *("few_finished", "server_silent"),
         *("client_cpu_saturated", "send_lag", "little_law_gap"),
     }
 

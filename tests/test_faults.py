@@ -253,6 +253,42 @@ def test_a_foreign_server_that_dies_is_noticed_by_its_pid(within):
         assert "server_died" in codes(result)
 
 
+@pytest.mark.parametrize("rate", [None, 500])
+def test_a_server_that_freezes_in_the_middle(within, rate):
+    with gp.Server() as server:
+        run = gp.start(server, duration=1.5, warmup=0.1, drain=0.2, **({"rate": rate} if rate else {}))
+        assert within(5, lambda: run.snapshot().calls > 100)
+        os.kill(server.pid, signal.SIGSTOP)
+        result = run.result()
+        os.kill(server.pid, signal.SIGCONT)
+    assert "server_silent" in codes(result)
+    assert not result.valid
+    with pytest.warns(gp.InconclusiveWarning, match="server_silent"):
+        result.check(max="<1m")
+
+
+def test_a_server_that_pauses(within):
+    with gp.Server() as server:
+        run = gp.start(server, concurrency=8, duration=1.5, warmup=0.1)
+        assert within(5, lambda: run.snapshot().calls > 100)
+        os.kill(server.pid, signal.SIGSTOP)
+        time.sleep(0.6)
+        os.kill(server.pid, signal.SIGCONT)
+        result = run.result()
+    (stall,) = (finding for finding in result.findings if finding.code == "server_stalled")
+    assert 0.2 < stall.measured < 0.9
+    assert result.valid
+
+
+def test_calls_that_all_end_after_the_window(server):
+    result = gp.load(
+        server, concurrency=4, duration=0.3, warmup=0, drain=5, metadata={"grpcperf-delay-us": "600000"}
+    )
+    assert result.status == {"OK": 4}
+    assert "few_finished" in codes(result)
+    assert not result.valid
+
+
 def test_a_server_killed_during_warm_up():
     with gp.Server() as server:
         run = gp.start(server, concurrency=2, duration=1, warmup=30)
@@ -554,7 +590,10 @@ def test_a_server_closed_under_a_load_and_an_answer_waited_for(within):
     before = open_descriptors()
     server, told = gp.Server(), []
     run = gp.start(server, concurrency=2, duration=30, warmup=0)
+    assert within(5, lambda: run.snapshot().calls > 10)
     os.kill(server.pid, signal.SIGSTOP)
+    stopped = "\nState:\tT"
+    assert within(5, lambda: stopped in Path(f"/proc/{server.pid}/status").read_text())
 
     def ask():
         try:
@@ -569,7 +608,7 @@ def test_a_server_closed_under_a_load_and_an_answer_waited_for(within):
     thread.join(5)
     assert len(told) == 1
     assert "server_died" in codes(run.result())
-    del run
+    run = None
     assert within(5, lambda: open_descriptors() == before)
 
 
