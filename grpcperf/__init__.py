@@ -8,6 +8,7 @@
 Importing this starts no thread, touches no network and imports none of numpy, pandas, matplotlib or grpc.
 """
 
+from .compare import Comparison, compare
 from .errors import (
     CheckFailed,
     ConnectError,
@@ -27,6 +28,7 @@ from .memstats import MemStats
 from .result import Finding, Result
 from .results import Results
 from .sampler import Sampler
+from .search import MaxRate, find_max_rate, until_precise
 from .spec import Load
 from .sweep import Sweep
 from .targets import Async, Counters, Mirror, Process, Server, Target, ThreadPerCall
@@ -38,6 +40,7 @@ __all__ = [
     "TLS",
     "Async",
     "CheckFailed",
+    "Comparison",
     "ConnectError",
     "Counters",
     "EngineError",
@@ -48,6 +51,7 @@ __all__ = [
     "Interrupted",
     "InvalidRequest",
     "Load",
+    "MaxRate",
     "MemStats",
     "MemoryCost",
     "Mirror",
@@ -60,9 +64,12 @@ __all__ = [
     "Sweep",
     "Target",
     "ThreadPerCall",
+    "compare",
+    "find_max_rate",
     "hold",
     "load",
     "memory_per_call",
     "memory_per_connection",
     "start",
+    "until_precise",
 ]

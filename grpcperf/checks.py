@@ -126,6 +126,10 @@ class Check:
     operator: str
     bound: float
 
+    def holds(self, value: float) -> bool:
+        """Whether a value keeps the bound."""
+        return _OPERATORS[self.operator](value, self.bound)
+
     def __str__(self) -> str:
         return f"{self.metric.name}{self.operator}{self.metric.format(self.bound)}"
 

@@ -4,11 +4,11 @@ show."""
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.stats import student_t
+from grpcperf.stats import mean_interval
 
 if TYPE_CHECKING:
     from grpcperf.results import Record, Results
@@ -40,26 +40,15 @@ def summarise(results: Results, metric: str, axes: Sequence[str] | None = None) 
     return [_summary(dict(zip(axes, key, strict=True)), metric, group) for key, group in ordered]
 
 
-def mean_interval(values: Iterable[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Interval of the mean of independent values, by Student's t (Student 1908, The probable error of a mean,
-    Biometrika 6, 1-25); None for fewer than two."""
-    given = list(values)
-    if len(given) < 2:
-        return None
-    mean = statistics.fmean(given)
-    half = student_t(confidence, len(given) - 1) * statistics.stdev(given) / len(given) ** 0.5
-    return mean - half, mean + half
-
-
 def _summary(point: dict[str, Any], metric: str, group: list[tuple[dict[str, Any], Record]]) -> Summary:
     known = [row.get(metric) for row, _ in group]
     values = [float(value) for value in known if isinstance(value, int | float)]
-    bounds = mean_interval(values) or (None, None)
+    bounds = mean_interval(values)
     return Summary(
         point=point,
         value=statistics.fmean(values) if values else None,
-        low=bounds[0],
-        high=bounds[1],
+        low=None if bounds is None else bounds.low,
+        high=None if bounds is None else bounds.high,
         repeats=len(values),
         valid=all(record.valid for _, record in group),
     )

@@ -84,13 +84,14 @@ def _remarks(results: Results) -> Iterable[str]:
     ):
         example = next(one for record in results for one in record.findings if one.code == code)
         told = str(example).removeprefix(f"{code}: ")
-        yield _remark(severity, code, f"in {count:,} of {len(results):,}, as: {told}")
+        yield remark(severity, code, f"in {count:,} of {len(results):,}, as: {told}")
     failed = Counter(record.error for record in results.failed)
     for error, count in failed.most_common():
-        yield _remark("invalid", f"{count:,} failed", str(error))
+        yield remark("invalid", f"{count:,} failed", str(error))
 
 
-def _remark(severity: str, title: str, text: str) -> str:
+def remark(severity: str, title: str, text: str) -> str:
+    """A line with a coloured edge, by severity ("warning", "invalid")."""
     colour = _COLOURS[severity]
     style = f"border-left:4px solid rgb({colour});background:rgba({colour},.12);padding:2px 8px"
     return f'<div style="{style}"><b>{html.escape(title)}</b> {html.escape(text)}</div>'

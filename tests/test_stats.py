@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from grpcperf import stats
 from grpcperf.histogram import Histogram
 from grpcperf.result import Window
+from grpcperf.stats import intervals
 
 
 def quickly(latencies):
@@ -139,10 +140,10 @@ def test_what_ended_after_the_windows_stays_inside_the_interval():
 def test_resampled_quantiles_are_those_of_the_resampled_calls():
     rng = np.random.default_rng(5)
     windows = windows_of([rng.lognormal(-7, 1, n) for n in rng.integers(0, 80, 12)])
-    slots, counts = stats._counts(windows)
-    weights = stats._block_weights(12, 50, 0)
+    slots, counts = intervals._counts(windows)
+    weights = intervals._block_weights(12, 50, 0)
     for q in (0.1, 0.5, 0.93):
-        found = stats._resampled_quantiles(slots, counts, weights, q)
+        found = intervals._resampled_quantiles(slots, counts, weights, q)
         for value, drawn in zip(found, weights, strict=True):
             merged = sum(
                 (w.latency for w, n in zip(windows, drawn, strict=True) for _ in range(n)), start=Histogram()
@@ -153,7 +154,7 @@ def test_resampled_quantiles_are_those_of_the_resampled_calls():
 
 @pytest.mark.parametrize("windows", [10, 20, 63, 200])
 def test_blocks_are_circular_and_of_neighbours(windows):
-    weights = stats._block_weights(windows, 2000, 0)
+    weights = intervals._block_weights(windows, 2000, 0)
     assert weights.shape == (2000, windows)
     assert (weights.sum(axis=1) == windows).all()
     # Each window has the same weight, those at the ends too (that is what the circle is for).
@@ -168,8 +169,8 @@ def test_blocks_are_circular_and_of_neighbours(windows):
 def test_few_blocks_widen_the_interval():
     normal = np.array([NormalDist().inv_cdf((i + 0.5) / 100_000) for i in range(100_000)])
     # 20 windows are 7 blocks: sqrt(7 / 6) * t(0.975, 6) = 1.080123 * 2.446912; very many 1.96.
-    assert stats._spread(normal, 0.95, 20) == pytest.approx((-2.6430, 2.6430), abs=2e-3)
-    assert stats._spread(normal, 0.95, 10**7) == pytest.approx((-1.9600, 1.9600), abs=2e-3)
+    assert intervals._spread(normal, 0.95, 20) == pytest.approx((-2.6430, 2.6430), abs=2e-3)
+    assert intervals._spread(normal, 0.95, 10**7) == pytest.approx((-1.9600, 1.9600), abs=2e-3)
 
 
 @pytest.mark.parametrize(("windows", "length"), [(1, 1), (10, 2), (20, 3), (64, 4), (100, 5)])
@@ -179,7 +180,7 @@ def test_block_lengths(windows, length):
 
 def test_very_many_windows_are_joined():
     windows = windows_of([[1e-3 * (1 + i % 7)] * 10 for i in range(601)])
-    slots, counts = stats._counts(windows)
+    slots, counts = intervals._counts(windows)
     assert counts.shape[0] == math.ceil(601 / 4)
     assert counts.sum() == 6010
     assert len(slots) == 7
@@ -279,7 +280,7 @@ def test_student_t_is_the_printed_table(freedom, quantile):
 @settings(deadline=None, max_examples=60)
 @given(st.integers(20, 4000), st.floats(0.05, 0.95))
 def test_binomial_ranks_cover_and_not_much_more(count, q):
-    low, high = stats._binomial_ranks(count, q, 0.95)
+    low, high = intervals._binomial_ranks(count, q, 0.95)
     # P(rank low is at or below the quantile, and rank high is above it) from exact sums.
     ways = math.comb
     numerator, denominator = q.as_integer_ratio()

@@ -1,21 +1,15 @@
-"""How sure a number is: confidence intervals from what one run holds.
+"""Intervals of percentiles and rates, from what one run holds.
 
 Calls that follow each other are not independent (a stall delays hundreds at once), so the windows of a run
 are resampled in blocks rather than the calls one by one:
 
 - Künsch, H. R. (1989). The jackknife and the bootstrap for general stationary observations. Annals of
-Statistics
-  17, 1217-1241: blocks of neighbours keep the dependence inside them.
+  Statistics 17, 1217-1241: blocks of neighbours keep the dependence inside them.
 - Politis, D. N. and Romano, J. P. (1992). A circular block-resampling procedure for stationary data. In:
-Exploring
-  the Limits of Bootstrap, 263-270: blocks that wrap round the end give each window the same weight.
-- Draper, N. R. and Smith, H. (1998), Applied Regression Analysis, 1.4: the interval of a slope; Snedecor, G.
-W. and
-  Cochran, W. G. (1989), Statistical Methods, 18: one slope over groups that have an intercept each.
+  Exploring the Limits of Bootstrap, 263-270: blocks that wrap round the end give each window the same weight.
 - Clopper, C. and Pearson, E. (1934); Conover, W. J. (1999), Practical Nonparametric Statistics, 3.2: the
-interval of
-  a quantile from two order statistics, whose ranks come from the binomial distribution. It takes calls for
-  independent, and is therefore used, and labelled, only where there are too few windows.
+  interval of a quantile from two order statistics, whose ranks come from the binomial distribution. It takes
+  calls for independent, and is therefore used, and labelled, only where there are too few windows.
 
 numpy is imported when an interval is asked for, never with the package.
 """
@@ -23,10 +17,10 @@ numpy is imported when an interval is asked for, never with the package.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from grpcperf.histogram import Histogram, slot_high
@@ -100,49 +94,6 @@ def rate_interval(
     weights = _block_weights(len(windows), RESAMPLES, seed)
     low, high = _spread(weights @ ok / (weights @ length), confidence, len(windows))
     return Interval(min(low, value), max(high, value), _bootstrap_label(windows), confidence)
-
-
-@dataclass(frozen=True)
-class Line:
-    """A slope by least squares. The bounds are None where no degree of freedom is left to tell them from,
-    `r2` where the values do not differ."""
-
-    slope: float
-    low: float | None
-    high: float | None
-    r2: float | None
-    freedom: int
-    confidence: float = CONFIDENCE
-
-
-def common_slope(
-    groups: Sequence[Sequence[tuple[float, float]]], *, confidence: float = CONFIDENCE
-) -> Line | None:
-    """The slope that groups of points (x, y) share while each has an intercept of its own, by ordinary least
-    squares, with Student's interval; None where x does not differ inside any group.
-
-    With one group this is the simple regression; `r2` is the share of the variance inside the groups that the
-    slope explains.
-    """
-    centred = [(x - mean_x, y - mean_y) for group in groups for mean_x, mean_y, x, y in _with_means(group)]
-    spread = math.fsum(x * x for x, _ in centred)
-    if spread == 0:
-        return None
-    slope = math.fsum(x * y for x, y in centred) / spread
-    left = math.fsum((y - slope * x) ** 2 for x, y in centred)
-    total = math.fsum(y * y for _, y in centred)
-    r2 = 1 - left / total if total > 0 else None
-    freedom = len(centred) - sum(1 for group in groups if group) - 1
-    if freedom < 1:
-        return Line(slope, None, None, r2, 0, confidence)
-    half = student_t(confidence, freedom) * math.sqrt(left / freedom / spread)
-    return Line(slope, slope - half, slope + half, r2, freedom, confidence)
-
-
-def _with_means(group: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float, float, float]]:
-    if group:
-        mean_x, mean_y = fmean(x for x, _ in group), fmean(y for _, y in group)
-        yield from ((mean_x, mean_y, x, y) for x, y in group)
 
 
 def order_statistic_interval(

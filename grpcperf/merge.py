@@ -1,0 +1,70 @@
+"""Several results of the same load as one, exactly: histograms are added, no percentile is averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from grpcperf.errors import InvalidRequest
+from grpcperf.result import NONE, Cause, Result, Status, Window
+
+
+def merge(results: Iterable[Result]) -> Result:
+    """Several results of one spec as one: counts and histograms added, windows one after the other, each
+    finding once. Of rates and costs that comes to their mean over all the time measured."""
+    parts = list(results)
+    first = parts[0]
+    if any(part.spec != first.spec for part in parts):
+        raise InvalidRequest("results of different loads cannot be merged into one")
+    added: dict[str, Any] = {name: sum(getattr(part, name) for part in parts) for name in _ADDED}
+    known: dict[str, Any] = {
+        name: _sum_of_known(getattr(part, name) for part in parts) for name in _ADDED_IF_KNOWN
+    }
+    merged: dict[str, Any] = {name: sum((getattr(part, name) for part in parts), NONE) for name in _MERGED}
+    statuses = {name: sum(part.status[name] for part in parts) for part in parts for name in part.status}
+    causes: dict[tuple[str, str], int] = {}
+    for cause in (cause for part in parts for cause in part.causes):
+        causes[cause.status, cause.text] = causes.get((cause.status, cause.text), 0) + cause.calls
+    return replace(
+        first,
+        status=Status(statuses),
+        windows=tuple(_joined_windows(parts)),
+        largest_burst=max(part.largest_burst for part in parts),
+        causes=tuple(
+            Cause(status=status, calls=calls, text=text)
+            for (status, text), calls in sorted(causes.items(), key=lambda item: -item[1])
+        ),
+        findings=tuple({one.code: one for part in parts for one in part.findings}.values()),
+        **added,
+        **known,
+        **merged,
+    )
+
+
+_ADDED = (
+    *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received", "not_sent"),
+    *("reconnects", "bursts", "burst_calls"),
+)
+_ADDED_IF_KNOWN = ("client_cpu_s", "server_cpu_s")
+_MERGED = (
+    *("latency", "service_time", "error_latency", "send_lag", "queued", "send_gap"),
+    *("first_message", "message_gap", "round_trip"),
+)
+
+
+def _sum_of_known(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
+
+
+def _joined_windows(parts: list[Result]) -> Iterable[Window]:
+    start = 0.0
+    for part in parts:
+        for window in part.windows:
+            yield replace(window, start_s=start + window.start_s)
+        start += part.window_s
