@@ -31,7 +31,20 @@ from .sampler import Sampler
 from .search import MaxRate, find_max_rate, until_precise
 from .spec import Load
 from .sweep import Sweep
-from .targets import Async, Counters, Mirror, Process, Server, Target, ThreadPerCall
+from .targets import (
+    Async,
+    Counters,
+    Mirror,
+    Pool,
+    Process,
+    PruneBelow,
+    Rate,
+    Semaphore,
+    Server,
+    StreamWorkers,
+    Target,
+    ThreadPerCall,
+)
 from .tls import TLS
 
 __version__ = "0.1.0"
@@ -55,12 +68,17 @@ __all__ = [
     "MemStats",
     "MemoryCost",
     "Mirror",
+    "Pool",
     "Process",
+    "PruneBelow",
+    "Rate",
     "Result",
     "Results",
     "Sampler",
+    "Semaphore",
     "Server",
     "ServerDied",
+    "StreamWorkers",
     "Sweep",
     "Target",
     "ThreadPerCall",

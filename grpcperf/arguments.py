@@ -64,7 +64,11 @@ def _add_calls(parser: argparse.ArgumentParser) -> None:
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--model", default="async", help="async[:THREADS], thread[:STACK] or mirror")
+    add(
+        "--model",
+        default="async",
+        help="async[:THREADS], thread[:STACK], stream-workers:N, pool:N[:QUEUE] or mirror",
+    )
     add("--listen", metavar="ADDRESS", default="127.0.0.1", help='an IP address, or "unix:/path" (127.0.0.1)')
     add("--port", default=0, help="0 lets the system choose (default)")
     add("--max-concurrent-streams", metavar="N", help="calls that a connection may have in flight")
@@ -83,7 +87,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         help="of every call, as delay-us=20000",
     )
     add("--cpus", help="those it may use, as 0-3,5")
-    add("--limit", action="append", default=[], help="not built yet")
+    add(
+        "--limit",
+        action="append",
+        default=[],
+        help="before the handlers: semaphore:N, rate:PER_S[:burst=N][:degrade], prune:TIME; may be repeated",
+    )
     add(
         "--tls-self-signed",
         action="store_true",

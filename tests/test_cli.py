@@ -424,8 +424,8 @@ def test_serve_notices_the_death_of_its_server(serve):
     ("arguments", "named"),
     [
         (["--port", "70000"], "port"),
-        (["--model", "pool:5"], "not built yet"),
-        (["--limit", "semaphore:5"], "not built yet"),
+        (["--model", "pool:0"], "Pool n"),
+        (["--limit", "semaphore:0"], "Semaphore n"),
         (["--tls-self-signed", "--cert", "x"], "--cert"),
         (["--cert", "/nowhere/c.pem"], "/nowhere/c.pem"),
         (["--client-ca", "/nowhere/c.pem"], "/nowhere/c.pem"),

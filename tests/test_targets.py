@@ -26,6 +26,10 @@ pytestmark = pytest.mark.usefixtures("no_leftovers")
         (gp.Async(threads=2), "async:2"),
         (gp.ThreadPerCall(), "thread"),
         (gp.ThreadPerCall(stack=65536), "thread:65536"),
+        (gp.StreamWorkers(8), "stream-workers:8"),
+        (gp.StreamWorkers(0), "stream-workers:0"),
+        (gp.Pool(100), "pool:100:1000"),
+        (gp.Pool(2, queue=0), "pool:2:0"),
     ],
 )
 def test_models_and_their_text_are_the_same(model, text):
@@ -40,17 +44,15 @@ def test_a_stack_may_be_given_as_a_size():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "asink", "async:", "async:0", "async:x", "async:1025", "thread:1", "thread:-5", "thread:9GiB"],
+    [
+        *("", "asink", "async:", "async:0", "async:x", "async:1025", "thread:1", "thread:-5", "thread:9GiB"),
+        *("stream-workers", "stream-workers:", "stream-workers:-1", "stream-workers:8:8", "pool", "pool:0"),
+        *("pool:10001", "pool:1:-1", "pool:1:x", "pool:1:2:3", "pool:1:"),
+    ],
 )
 def test_a_model_that_makes_no_sense_is_refused(text):
     with pytest.raises(gp.InvalidRequest):
         parse_model(text)
-
-
-@pytest.mark.parametrize("text", ["stream-workers:8", "pool:100:1000"])
-def test_models_of_later_versions_are_refused_as_such(text):
-    with pytest.raises(gp.InvalidRequest, match="not built yet"):
-        gp.Server(text)
 
 
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "many", True, float("nan")])
@@ -115,8 +117,6 @@ def test_a_server_shows_itself(server):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"limits": ["semaphore:100"]},
-        {"limits": 100},
         {"keepalive": 10},
         {"forward": "127.0.0.1:1"},
     ],

@@ -180,14 +180,15 @@ static PyObject *child_ready(PyObject *object, PyObject *args, PyObject *keyword
     return ready;
 }
 
+/* A count under its own name. */
+#define COUNT(record, name) #name, (unsigned long long)(record)->name
+
 static PyObject *memstats_to_python(const Grpcperf__Control__MemStats *m)
 {
-    typedef unsigned long long u;
-    return Py_BuildValue(
-        "{sKsKsKsKsKsKsIsIsKsKsKsO}", "heap_alloc", (u)m->heap_alloc, "heap_sys", (u)m->heap_sys, "heap_idle",
-        (u)m->heap_idle, "stack_inuse", (u)m->stack_inuse, "stack_sys", (u)m->stack_sys, "sys", (u)m->sys,
-        "threads", (unsigned)m->threads, "own_threads", (unsigned)m->own_threads, "running", (u)m->running,
-        "streams", (u)m->streams, "threadless", (u)m->threadless, "settled", m->settled ? Py_True : Py_False);
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsO}", COUNT(m, heap_alloc), COUNT(m, heap_sys),
+                         COUNT(m, heap_idle), COUNT(m, stack_inuse), COUNT(m, stack_sys), COUNT(m, sys),
+                         COUNT(m, threads), COUNT(m, own_threads), COUNT(m, running), COUNT(m, streams),
+                         COUNT(m, threadless), "settled", m->settled ? Py_True : Py_False);
 }
 
 static PyObject *child_memstats(PyObject *object, PyObject *args, PyObject *keywords)
@@ -213,12 +214,11 @@ static PyObject *child_memstats(PyObject *object, PyObject *args, PyObject *keyw
 
 static PyObject *counters_to_python(const Grpcperf__Control__Counters *c)
 {
-    typedef unsigned long long u;
-    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsK}", "running", (u)c->running, "peak_running",
-                         (u)c->peak_running, "parked", (u)c->parked, "queued", (u)c->queued, "started",
-                         (u)c->started, "finished", (u)c->finished, "rejected", (u)c->rejected, "cancelled",
-                         (u)c->cancelled, "deadline_exceeded", (u)c->deadline_exceeded,
-                         "work_after_cancel_us", (u)c->work_after_cancel_us);
+    return Py_BuildValue("{sKsKsKsKsKsKsKsKsKsKsKsKsK}", COUNT(c, running), COUNT(c, peak_running),
+                         COUNT(c, parked), COUNT(c, queued), COUNT(c, started), COUNT(c, finished),
+                         COUNT(c, rejected), COUNT(c, cancelled), COUNT(c, deadline_exceeded),
+                         COUNT(c, work_after_cancel_us), COUNT(c, pruned), COUNT(c, degraded),
+                         COUNT(c, threads_exhausted));
 }
 
 static PyObject *child_counters(PyObject *object, PyObject *args, PyObject *keywords)

@@ -57,7 +57,8 @@ void gp_call_reset(struct gp_call *call)
     call->pending = 0;
     call->response_size = 0;
     call->phase = GP_PHASE_WORK;
-    call->parked = call->reading = call->writing = call->headers_sent = false;
+    call->passed = 0;
+    call->began = call->reading = call->writing = call->headers_sent = false;
     call->pumping = call->cancelled = call->finishing = call->done = false;
     call->burst = 0;
     call->inbox.events = 0;
@@ -76,7 +77,11 @@ static void on_closed(struct gp_call *call)
     if (!call->close_cancelled)
         return;
     call->cancelled = true;
-    if (!call->done && call->behaviour.observe_cancel)
+    if (call->done)
+        return;
+    if (!call->began)
+        gp_call_give_up(call);
+    else if (call->behaviour.observe_cancel)
         gp_call_abandon(call);
 }
 

@@ -2,7 +2,8 @@
  * on by one thread at a time, which the model sees to; nothing in here locks, but for the list of parked
  * calls.
  *
- *   C core -> queue: accepted -> model.run -> gp_call_begin -> behaviour -> method.begin ... gp_call_finish
+ *   C core -> queue: accepted -> model.run -> gp_call_enter -> limits -> model.begin -> gp_call_begin ->
+ *                    behaviour -> method.begin ... gp_call_finish
  *   C core -> queue: an operation is complete -> model.deliver -> gp_call_step -> method.received / .sent
  */
 #ifndef GP_SERVER_CALL_H
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "server/behaviour.h"
+#include "server/fifo.h"
 #include "server/timer_heap.h"
 
 struct gp_call;
@@ -30,7 +32,7 @@ enum gp_event {
     GP_EVENT_UNSENT,    /* the same operation, failed */
     GP_EVENT_ANSWERED,  /* the status is out, or never will be */
     GP_EVENT_FORWARDED, /* the next server has answered, or never will */
-    GP_EVENT_WOKEN,     /* the delay is over, or the call was released */
+    GP_EVENT_WOKEN,     /* the delay is over, the call was released, or a limit lets it through */
     GP_EVENT_HOME,      /* its thread is done with it */
     GP_EVENT_COUNT
 };
@@ -46,14 +48,25 @@ struct gp_method {
     void (*released)(struct gp_call *call); /* in place of begin, when the call was parked */
 };
 
-enum gp_phase { GP_PHASE_WORK, GP_PHASE_DELAY, GP_PHASE_HOLD, GP_PHASE_ANSWER, GP_PHASE_REST };
+enum gp_phase {
+    GP_PHASE_WORK,
+    GP_PHASE_QUEUED, /* before the handler: in a limit, or in the model's own queue */
+    GP_PHASE_DELAY,
+    GP_PHASE_HOLD,
+    GP_PHASE_ANSWER,
+    GP_PHASE_REST
+};
+
+/* Where a call is with threads that are used again (model_workers.c). */
+enum gp_place { GP_PLACE_ELSEWHERE, GP_PLACE_IN_LINE, GP_PLACE_WITH_WORKER };
 
 struct gp_call {
     struct gp_queue *queue;
     const struct gp_method *method; /* NULL: one that nobody knows */
     grpc_call *core;
-    struct gp_call *next, *previous; /* among the parked, or among the unused */
-    uint8_t tags[GP_EVENT_COUNT];    /* tags[event] == event: a tag's address says whose and what it is */
+    struct gp_call *next;         /* among the unused */
+    struct gp_fifo_link link;     /* among those that wait: parked, in a limit, for a worker */
+    uint8_t tags[GP_EVENT_COUNT]; /* tags[event] == event: a tag's address says whose and what it is */
 
     /* Written by C core. */
     grpc_metadata_array metadata;
@@ -73,8 +86,10 @@ struct gp_call {
     _Atomic uint64_t cancelled_ns; /* when it became known; 0: is not */
     uint32_t pending;              /* completions to come; the call may not go away before */
     int32_t response_size;
+    uint32_t releases; /* that its queue had seen when the call came */
     enum gp_phase phase;
-    bool parked; /* in the queue's list; under its lock */
+    uint8_t passed; /* limits */
+    bool began;     /* the handler: it counts as running until it is done */
     bool reading, writing;
     bool headers_sent;
     bool pumping;  /* sends on its own, not in answer to messages */
@@ -87,6 +102,7 @@ struct gp_call {
 
     /* The model's. */
     struct gp_timer timer;
+    enum gp_place place; /* under the workers' lock */
     struct gp_inbox {
         pthread_mutex_t lock;
         pthread_cond_t changed;
@@ -113,10 +129,20 @@ static inline struct gp_call *gp_call_of_tag(void *tag, enum gp_event *event)
     return (struct gp_call *)(void *)(place - *place - offsetof(struct gp_call, tags));
 }
 
-/* For the queue and the models. */
+static inline struct gp_call *gp_call_of_link(struct gp_fifo_link *link)
+{
+    return (struct gp_call *)(void *)((char *)link - offsetof(struct gp_call, link));
+}
+
+/* For the queue, the limits and the models. */
 void gp_call_watch(struct gp_call *call); /* ask for GP_EVENT_CLOSED: right after accepting */
 void gp_call_refuse(struct gp_call *call, grpc_status_code status,
-                    const char *message);                     /* no handler began */
+                    const char *message); /* no handler will begin */
+void gp_call_reject(struct gp_call *call, grpc_status_code status,
+                    const char *message);                     /* the same, for want of room: it is counted */
+void gp_call_enter(struct gp_call *call);                     /* through the limits, to the handler */
+void gp_call_queue(struct gp_call *call);                     /* it waits before its handler */
+void gp_call_unqueue(struct gp_call *call);                   /* and no longer */
 void gp_call_begin(struct gp_call *call);                     /* the handler starts, on the calling thread */
 void gp_call_step(struct gp_call *call, enum gp_event event); /* and goes on */
 void gp_call_post(grpc_call *core, void *tag);                /* let `tag` come out of the call's queue */
@@ -128,7 +154,10 @@ static inline bool gp_call_over(const struct gp_call *call)
     return call->done && call->pending == 0;
 }
 
-/* Between the units of a call: call.c, call_ops.c, call_behave.c. */
+/* Between the units of a call: call.c, call_enter.c, call_behave.c, call_ops.c. */
+void gp_call_let_through(struct gp_call *call);  /* by the limit that it waited in */
+void gp_call_give_up(struct gp_call *call);      /* it is over before its handler began */
+void gp_call_leave(struct gp_call *call);        /* done: give back what limits and model gave */
 void gp_call_woken(struct gp_call *call);        /* the time has come, or the release */
 void gp_call_end(struct gp_call *call);          /* the handler has ended: it counts as finished from here */
 void gp_call_abandon(struct gp_call *call);      /* the same, for a call that is no more: nothing to answer */

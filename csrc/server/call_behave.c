@@ -78,7 +78,11 @@ static void hold(struct gp_call *call)
 {
     call->phase = GP_PHASE_HOLD;
     call->pending++;
-    gp_queue_park(call->queue, call);
+    if (!gp_queue_park(call->queue, call)) { /* all were released while it was on its way here */
+        call->pending--;
+        answer(call);
+        return;
+    }
     if (call->method->received)
         gp_call_receive(call);
 }
@@ -116,6 +120,7 @@ static void behave(struct gp_call *call)
 
 void gp_call_begin(struct gp_call *call)
 {
+    call->began = true;
     gp_counters_begin(&call->queue->server->counters, &call->queue->tally);
     if (forwards(call) && !call->method->forwards) {
         gp_call_finish(call, GRPC_STATUS_UNIMPLEMENTED,
@@ -138,7 +143,9 @@ static void rest_is_over(struct gp_call *call)
 
 void gp_call_woken(struct gp_call *call)
 {
-    if (call->phase == GP_PHASE_DELAY)
+    if (call->phase == GP_PHASE_QUEUED)
+        gp_call_let_through(call);
+    else if (call->phase == GP_PHASE_DELAY)
         after_delay(call);
     else if (call->phase == GP_PHASE_HOLD)
         answer(call);

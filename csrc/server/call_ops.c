@@ -171,22 +171,29 @@ void gp_call_exchange(struct gp_call *call)
 
 /* --- the end --- */
 
-/* The handler has ended: after this it counts as finished, whatever C core still has to do with the call. */
-void gp_call_end(struct gp_call *call)
+/* Time that a handler went on after nobody wanted its work any more. */
+static void count_late_work(const struct gp_call *call)
 {
-    struct gp_queue *queue = call->queue;
-    call->done = true;
-    free(call->ballast);
-    call->ballast = NULL;
-    uint64_t over_ns = call->deadline_ns; /* since when nobody wanted the work */
+    uint64_t over_ns = call->deadline_ns; /* since when */
     if (call->cancelled && call->cancelled_ns < over_ns)
         over_ns = call->cancelled_ns;
     if (over_ns != UINT64_MAX) {
         uint64_t now_ns = gp_clock_now_ns();
         if (now_ns > over_ns)
-            gp_count(&queue->tally.work_after_cancel_ns, now_ns - over_ns);
+            gp_count(&call->queue->tally.work_after_cancel_ns, now_ns - over_ns);
     }
-    gp_counters_end(&queue->server->counters, &queue->tally);
+}
+
+/* The handler has ended: after this it counts as finished, whatever C core still has to do with the call. */
+void gp_call_end(struct gp_call *call)
+{
+    free(call->ballast);
+    call->ballast = NULL;
+    if (call->began) {
+        count_late_work(call);
+        gp_counters_end(&call->queue->server->counters, &call->queue->tally);
+    }
+    gp_call_leave(call); /* only now, or one too many would be running */
 }
 
 static void send_status(struct gp_call *call, bool reply)
@@ -250,7 +257,7 @@ void gp_call_respond(struct gp_call *call)
 
 void gp_call_refuse(struct gp_call *call, grpc_status_code status, const char *message)
 {
-    call->done = true;
+    gp_call_leave(call);
     call->status = status;
     call->status_message = message;
     send_status(call, false);

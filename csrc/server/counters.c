@@ -34,6 +34,7 @@ void gp_counters_read(const struct gp_counters *counters, struct gp_counts *coun
         .running = get(&counters->running),
         .peak_running = get(&counters->peak_running),
         .parked = get(&counters->parked),
+        .queued = get(&counters->queued),
     };
 }
 
@@ -45,6 +46,9 @@ void gp_counts_add(struct gp_counts *counts, const struct gp_tally *tally)
     counts->started += get(&tally->started);
     counts->streams += get(&tally->accepted) - retired;
     counts->rejected += get(&tally->rejected);
+    counts->pruned += get(&tally->pruned);
+    counts->threads_exhausted += get(&tally->threads_exhausted);
+    counts->degraded += get(&tally->degraded);
     counts->cancelled += get(&tally->cancelled);
     counts->deadline_exceeded += get(&tally->deadline_exceeded);
     counts->work_after_cancel_ns += get(&tally->work_after_cancel_ns);

@@ -11,12 +11,16 @@ struct gp_counters {
     _Alignas(64) _Atomic uint64_t running; /* handlers begun and not ended */
     _Atomic uint64_t peak_running;
     _Atomic uint64_t parked;
+    _Atomic uint64_t queued; /* calls that wait in a limit, or for a thread */
 };
 
 struct gp_tally {
     _Alignas(64) _Atomic uint64_t started; /* handlers */
     _Atomic uint64_t finished;
-    _Atomic uint64_t rejected; /* calls refused before a handler began */
+    _Atomic uint64_t rejected; /* calls refused before a handler began, for want of room, rate or time ... */
+    _Atomic uint64_t pruned;   /* ... of these, of time ... */
+    _Atomic uint64_t threads_exhausted; /* ... and because the system gave no more threads */
+    _Atomic uint64_t degraded;          /* calls that got a cheap answer instead of a handler's */
     _Atomic uint64_t cancelled;
     _Atomic uint64_t deadline_exceeded;
     _Atomic uint64_t work_after_cancel_ns;
@@ -25,8 +29,8 @@ struct gp_tally {
 };
 
 struct gp_counts { /* a reading */
-    uint64_t running, peak_running, parked, started, finished, rejected, cancelled, deadline_exceeded;
-    uint64_t work_after_cancel_ns, streams;
+    uint64_t running, peak_running, parked, queued, started, finished, rejected, cancelled, deadline_exceeded;
+    uint64_t pruned, threads_exhausted, degraded, work_after_cancel_ns, streams;
 };
 
 void gp_counters_begin(struct gp_counters *counters, struct gp_tally *tally);

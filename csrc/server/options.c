@@ -1,7 +1,6 @@
 /* The server's command line. */
 #include "server/options.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,38 +9,8 @@
 #include "base/error.h"
 
 #define DEFAULT_STACK_BYTES (64u << 10)
-#define MIN_STACK_BYTES 16384 /* PTHREAD_STACK_MIN */
-#define MAX_STACK_BYTES (1l << 30)
-#define MAX_THREADS 1024
 #define MAX_TCP_S 32767 /* the kernel's bounds */
 #define MAX_TCP_PROBES 127
-
-static int set_model(void *context, const char *text, struct gp_error *err)
-{
-    struct gp_options *options = context;
-    long value;
-    const char *colon = strchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : strlen(text);
-    if (length == 5 && memcmp(text, "async", length) == 0) {
-        options->model = GP_MODEL_ASYNC;
-        if (!colon)
-            return 0;
-        if (!gp_arguments_number(colon + 1, 1, MAX_THREADS, &value))
-            return gp_arguments_bad(err, "--model", text, "async:THREADS with 1 to 1024 threads");
-        options->threads = (unsigned)value;
-        return 0;
-    }
-    if (length == 6 && memcmp(text, "thread", length) == 0) {
-        options->model = GP_MODEL_THREAD;
-        if (!colon)
-            return 0;
-        if (!gp_arguments_number(colon + 1, MIN_STACK_BYTES, MAX_STACK_BYTES, &value))
-            return gp_arguments_bad(err, "--model", text, "thread:STACK_BYTES with 16384 bytes to 1 GiB");
-        options->stack_bytes = (size_t)value;
-        return 0;
-    }
-    return gp_arguments_bad(err, "--model", text, "async[:THREADS] or thread[:STACK_BYTES]");
-}
 
 static int add_arg(struct gp_options *options, const char *key, size_t key_length, const char *value,
                    struct gp_error *err)
@@ -160,7 +129,8 @@ static int check_forward(const struct gp_options *options, struct gp_error *err)
 }
 
 static const struct gp_argument known[] = {
-    {"--model", set_model},
+    {"--model", gp_options_set_model},
+    {"--limit", gp_options_add_limit},
     {"--max-concurrent-streams", set_streams},
     {"--channel-arg", set_channel_arg},
     {"--behaviour", set_behaviour},

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "server/call.h"
 #include "server/models.h"
 #include "server/server.h"
 #include "server/service.h"
@@ -35,7 +34,7 @@ static struct gp_call *take_unused(struct gp_queue *queue)
     return call;
 }
 
-void gp_queue_retire(struct gp_queue *queue, struct gp_call *call)
+static void retire(struct gp_queue *queue, struct gp_call *call)
 {
     gp_call_reset(call);
     gp_count(&queue->tally.retired, 1);
@@ -46,6 +45,13 @@ void gp_queue_retire(struct gp_queue *queue, struct gp_call *call)
     call->next = queue->unused;
     queue->unused = call;
     queue->unused_count++;
+}
+
+void gp_queue_step(struct gp_call *call, enum gp_event event)
+{
+    gp_call_step(call, event);
+    if (gp_call_over(call))
+        retire(call->queue, call);
 }
 
 /* Ask C core for one more call of a method; NULL: of those that are not ours. */
@@ -109,6 +115,7 @@ static void accepted(struct gp_queue *queue, struct gp_call *call)
     struct gp_error err;
     post(queue, call->method);
     gp_count(&queue->tally.accepted, 1);
+    call->releases = queue->releases;
     gp_call_watch(call);
     note_deadline(call, call->method ? call->deadline : call->details->deadline);
     if (!call->method)
@@ -175,30 +182,24 @@ void gp_queue_run(void *argument)
 
 /* --- the parked --- */
 
-void gp_queue_park(struct gp_queue *queue, struct gp_call *call)
+bool gp_queue_park(struct gp_queue *queue, struct gp_call *call)
 {
     pthread_mutex_lock(&queue->park_lock);
-    call->parked = true;
-    call->previous = NULL;
-    call->next = queue->parked;
-    if (call->next)
-        call->next->previous = call;
-    queue->parked = call;
+    bool parks = call->releases == queue->releases;
+    if (parks) {
+        gp_fifo_push(&queue->parked, &call->link);
+        gp_count(&queue->server->counters.parked, 1);
+    }
     pthread_mutex_unlock(&queue->park_lock);
-    gp_count(&queue->server->counters.parked, 1);
+    return parks;
 }
 
 bool gp_queue_unpark(struct gp_queue *queue, struct gp_call *call)
 {
     pthread_mutex_lock(&queue->park_lock);
-    bool parked = call->parked;
-    if (parked) {
-        *(call->previous ? &call->previous->next : &queue->parked) = call->next;
-        if (call->next)
-            call->next->previous = call->previous;
-        call->parked = false;
+    bool parked = gp_fifo_remove(&queue->parked, &call->link);
+    if (parked)
         gp_count(&queue->server->counters.parked, -UINT64_C(1));
-    }
     pthread_mutex_unlock(&queue->park_lock);
     return parked;
 }
@@ -206,16 +207,14 @@ bool gp_queue_unpark(struct gp_queue *queue, struct gp_call *call)
 void gp_queue_release(struct gp_queue *queue)
 {
     pthread_mutex_lock(&queue->park_lock);
-    struct gp_call *call = queue->parked;
-    queue->parked = NULL;
-    for (struct gp_call *each = call; each; each = each->next) {
-        each->parked = false;
-        gp_count(&queue->server->counters.parked, -UINT64_C(1));
-    }
+    queue->releases++;
+    gp_count(&queue->server->counters.parked, -(uint64_t)queue->parked.count);
+    struct gp_fifo_link *link = gp_fifo_take_all(&queue->parked);
     pthread_mutex_unlock(&queue->park_lock);
     /* None of them goes away, or into another list, before its GP_EVENT_WOKEN. */
-    for (struct gp_call *next; call; call = next) {
-        next = call->next;
+    for (struct gp_fifo_link *next; link; link = next) {
+        next = link->next;
+        struct gp_call *call = gp_call_of_link(link);
         gp_call_post(call->core, gp_call_tag(call, GP_EVENT_WOKEN));
     }
 }

@@ -38,9 +38,13 @@ static void read_counters(void *context, Grpcperf__Control__Counters *counters)
     counters->running = counts.running;
     counters->peak_running = counts.peak_running;
     counters->parked = counts.parked;
+    counters->queued = counts.queued;
     counters->started = counts.started;
     counters->finished = counts.finished;
     counters->rejected = counts.rejected;
+    counters->pruned = counts.pruned;
+    counters->threads_exhausted = counts.threads_exhausted;
+    counters->degraded = counts.degraded;
     counters->cancelled = counts.cancelled;
     counters->deadline_exceeded = counts.deadline_exceeded;
     counters->work_after_cancel_us = counts.work_after_cancel_ns / 1000;

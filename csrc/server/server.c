@@ -118,6 +118,7 @@ int gp_server_start(struct gp_server *server, const struct gp_options *options, 
     server->options = options;
     server->model = gp_model(options->model);
     gp_stacks_init(&server->stacks);
+    gp_limits_init(&server->limits, options);
     if (gp_arguments_use_cpus(&options->common, err) < 0)
         return -1;
     gp_arguments_raise_fd_limit();       /* at the limit C core's listener stops accepting for good */

@@ -6,10 +6,12 @@
 
 #include "server/counters.h"
 #include "server/forward.h"
+#include "server/limit.h"
 #include "server/options.h"
 #include "server/queue.h"
 #include "server/stacks.h"
 #include "server/timers.h"
+#include "server/workers.h"
 
 struct gp_error;
 struct gp_model;
@@ -18,6 +20,8 @@ struct gp_model;
 
 struct gp_server {
     struct gp_counters counters;
+    struct gp_limits limits;
+    struct gp_workers workers; /* where the model has them */
     const struct gp_options *options;
     const struct gp_model *model;
     grpc_server *core;

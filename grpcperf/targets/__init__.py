@@ -1,8 +1,9 @@
 """What is measured: the native server, the mirror and any command as child processes, and somebody else's
 server."""
 
+from grpcperf.targets.limits import PruneBelow, Rate, Semaphore
 from grpcperf.targets.mirror import Mirror
-from grpcperf.targets.models import Async, ThreadPerCall
+from grpcperf.targets.models import Async, Pool, StreamWorkers, ThreadPerCall
 from grpcperf.targets.process import Process
 from grpcperf.targets.server import Server
 from grpcperf.targets.target import Counters, Measurable, Target, as_target
@@ -12,8 +13,13 @@ __all__ = [
     "Counters",
     "Measurable",
     "Mirror",
+    "Pool",
     "Process",
+    "PruneBelow",
+    "Rate",
+    "Semaphore",
     "Server",
+    "StreamWorkers",
     "Target",
     "ThreadPerCall",
     "as_target",

@@ -10,6 +10,7 @@ from grpcperf.errors import InvalidRequest
 from grpcperf.spec import check_channel_args, refuse_unknown
 from grpcperf.targets.allocations import Counting
 from grpcperf.targets.child import executable
+from grpcperf.targets.limits import Limit, parse_limits
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild
 from grpcperf.tls import TLS, require_tls
@@ -26,11 +27,13 @@ class Server(NativeChild):
     The constructor starts it and returns when it is ready; `with` closes it. It dies with this process,
     however that ends; one that is dropped is closed with a ResourceWarning.
 
-    `model`: how calls get threads, gp.Async(), gp.ThreadPerCall() or their text. `behaviour`: what every call
-    does unless its metadata says otherwise, as {"delay-us": 20000} (names as in metadata, `grpcperf-` may be
-    left out). `count_allocations`: its MemStats has exact counts, and as heap_alloc what lives, without what
-    glibc keeps for itself. `channel_args`: C core's, by name. `cpus`: those it may use, as [0, 1] or "0-1".
-    `env`: variables on top of this process's. `port`: 0 lets the system choose. `listen`: an IP address, or
+    `model`: how calls get threads, gp.Async(), gp.ThreadPerCall(), gp.StreamWorkers(8), gp.Pool(100) or their
+    text. `limits`: what calls go through before they get to a handler, in this order, as gp.Semaphore(100),
+    gp.Rate(1500), gp.PruneBelow("50ms") or their text. `behaviour`: what every call does unless its metadata
+    says otherwise, as {"delay-us": 20000} (names as in metadata, `grpcperf-` may be left out).
+    `count_allocations`: its MemStats has exact counts, and as heap_alloc what lives, without what glibc keeps
+    for itself. `channel_args`: C core's, by name. `cpus`: those it may use, as [0, 1] or "0-1". `env`:
+    variables on top of this process's. `port`: 0 lets the system choose. `listen`: an IP address, or
     "unix:/path". `tls`: a gp.TLS with cert and key; loads on this server then know how to call it.
 
     Raises InvalidRequest for nonsense, EngineError with the server's own words when it does not start.
@@ -44,7 +47,7 @@ class Server(NativeChild):
         self,
         model: Model | str = "async",
         *,
-        limits: Iterable[Any] = (),
+        limits: Iterable[Limit | str] = (),
         max_concurrent_streams: int | None = None,
         channel_args: Mapping[str, int | str] | None = None,
         keepalive: Any = None,
@@ -59,14 +62,16 @@ class Server(NativeChild):
     ) -> None:
         super().__init__()
         _refuse_unbuilt(
-            limits=limits,
             keepalive=keepalive,
             forward=forward,
         )
         self.model = parse_model(model)
+        self.limits = parse_limits(limits)
         if count_allocations:
             self._counting = Counting()
         arguments = ["--model", str(self.model)]
+        for limit in self.limits:
+            arguments += ["--limit", str(limit)]
         if max_concurrent_streams is not None:
             streams = units.count(max_concurrent_streams, "max_concurrent_streams")
             arguments += ["--max-concurrent-streams", str(streams)]
@@ -79,7 +84,10 @@ class Server(NativeChild):
         self.tls = None if tls is None else _of_clients(tls, self.address)
 
     def _about(self) -> dict[str, str]:
-        return {"model": str(self.model)} | ({"security": "with TLS"} if self.tls else {})
+        about = {"model": str(self.model)}
+        if self.limits:
+            about["limits"] = " ".join(map(str, self.limits))
+        return about | ({"security": "with TLS"} if self.tls else {})
 
 
 def _tls_files(tls: TLS | None) -> dict[str, bytes]:

@@ -25,8 +25,10 @@ class Counters:
     """What a server's handlers have been doing since it started: calls, but for the last one.
 
     `running` and `peak_running` count handlers that are past the limits; a handler counts as finished before
-    its answer is queued. `work_after_cancel_us` is time that handlers went on after their call had been
-    cancelled.
+    its answer is queued. `queued` are calls that wait in a limit or for a thread of a pool. `rejected` ended
+    before a handler began: for want of room, by a rate, of these `pruned` for want of time and
+    `threads_exhausted` because the system gave no thread. `degraded` got a cheap answer instead of a handler.
+    `work_after_cancel_us` is time that handlers went on after their call had been cancelled.
     """
 
     running: int
@@ -39,6 +41,9 @@ class Counters:
     cancelled: int
     deadline_exceeded: int
     work_after_cancel_us: int
+    pruned: int = 0
+    degraded: int = 0
+    threads_exhausted: int = 0
 
     def as_dict(self) -> dict[str, int]:
         return asdict(self)

@@ -26,9 +26,17 @@ static void test_one_by_one(void)
     gp_counters_end(&counters, &tallies[0]);
     gp_count(&tallies[0].accepted, 5);
     gp_count(&tallies[1].retired, 1);
+    gp_count(&counters.queued, 3);
+    gp_count(&tallies[0].rejected, 4);
+    gp_count(&tallies[1].rejected, 5);
+    gp_count(&tallies[0].pruned, 1);
+    gp_count(&tallies[1].threads_exhausted, 2);
+    gp_count(&tallies[1].degraded, 6);
     struct gp_counts counts = read_all();
     CHECK(counts.running == 4 && counts.peak_running == 5);
     CHECK(counts.started == 5 && counts.finished == 1 && counts.streams == 4);
+    CHECK(counts.queued == 3 && counts.rejected == 9 && counts.pruned == 1 && counts.degraded == 6 &&
+          counts.threads_exhausted == 2);
     gp_counters_reset_peaks(&counters);
     CHECK(read_all().peak_running == 4);
     gp_counters_begin(&counters, &tallies[1]);

@@ -35,18 +35,13 @@ static void test_defaults(void)
     CHECK(options.behaviour.observe_cancel);
 }
 
-static void test_models(void)
+static void test_models_and_limits(void)
 {
-    CHECK(PARSE("--model", "async:3") == 0 && options.model == GP_MODEL_ASYNC && options.threads == 3);
-    CHECK(PARSE("--model", "thread") == 0 && options.model == GP_MODEL_THREAD &&
-          options.stack_bytes == 65536);
-    CHECK(PARSE("--model", "thread:1048576") == 0 && options.stack_bytes == 1048576);
-    CHECK(refused("--model", "async:0"));
-    CHECK(refused("--model", "async:"));
-    CHECK(refused("--model", "async:1025"));
-    CHECK(refused("--model", "thread:16383"));
-    CHECK(refused("--model", "threads"));
-    CHECK(refused("--model", "pool:3"));
+    CHECK(PARSE("--model", "thread:1048576", "--limit", "semaphore:2", "--limit", "prune:1us") == 0);
+    CHECK(options.model == GP_MODEL_THREAD && options.stack_bytes == 1048576);
+    CHECK(options.limit_count == 2 && options.limits[0].most == 2 && options.limits[1].below_ns == 1000);
+    CHECK(refused("--model", "async:0")); /* more of them in test_options_models.c */
+    CHECK(refused("--limit", "semaphore:0"));
 }
 
 static void test_channel_args(void)
@@ -151,7 +146,7 @@ static void test_unknown(void)
 int main(void)
 {
     test_defaults();
-    test_models();
+    test_models_and_limits();
     test_channel_args();
     test_too_many_channel_args();
     test_others();
