@@ -18,6 +18,7 @@ from grpcperf.targets.target import Counters, Measurable, as_target
 LEAVE_S = 3.0  # what leaving waits for calls that were cancelled
 LOOK_S = 0.005  # between two looks while calls are opened
 REST_S = 0.2  # a server whose counts have not changed for so long has begun what it was sent
+AGAIN_S = 0.02  # between two releases: what waited behind a limit is parked after the first
 # Metadata that says how long a call lasts; without any of it a held call asks to be parked.
 LASTING = ("grpcperf-hold", "grpcperf-delay-us", "grpcperf-busy-us")
 # Calls that the client ended: their handlers may go on.
@@ -203,11 +204,11 @@ class Hold:
         started = time.monotonic()
         self.target.release()
         with translated():
-            while not park.wait_finished(min(0.2, limit)):
+            while not park.wait_finished(min(AGAIN_S, limit)):
                 left = started + limit - time.monotonic()
                 if left <= 0:
                     break
-                self.target.release()  # what waited behind a limit has been parked only now
+                self.target.release()
         return time.monotonic() - started
 
     def end(self) -> float:

@@ -140,7 +140,7 @@ class _Note:
         self.shortfalls: dict[int, str] = {}
 
     def __call__(self, level: int, held: int, shortfall: str, phase: str = "held") -> None:
-        memory = _at_rest(self.target)
+        memory = memory_at_rest(self.target)
         self.readings.append(Reading(repeat=self.repeat, level=level, held=held, phase=phase, memory=memory))
         if shortfall:
             self.shortfalls[level] = shortfall
@@ -215,7 +215,7 @@ def _with_process(target: Measurable) -> Measurable:
     return target
 
 
-def _at_rest(target: Measurable) -> MemStats:
+def memory_at_rest(target: Measurable) -> MemStats:
     """Memory once it no longer moves. A server of ours sees to that itself, any other is watched."""
     memory = target.memstats(settle=True)
     if target.has_counters:

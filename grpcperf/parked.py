@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpcperf.hold import hold
+from grpcperf.memory import memory_at_rest
 from grpcperf.memstats import MemStats
 from grpcperf.result import Status
 from grpcperf.targets.target import Measurable
@@ -19,14 +20,16 @@ PER_CALL = ("heap_alloc", "stack_inuse", "sys", "rss")
 class HoldReport:
     """Calls at the moment when all were in flight, and the process's memory before, then, and after.
 
-    `hold_s` is how long they were held, `release_s` how long they took to end once told to. Memory is None
-    where the process is not known.
+    `admitted` of them the server had, running or queued, when its memory was read. `hold_s` is how long they
+    were held, `release_s` how long they took to end once told to. Memory is None where the process is not
+    known.
     """
 
     calls: int
     running: int = 0
     queued: int = 0
     refused: int = 0
+    admitted: int = 0
     hold_s: float = 0.0
     release_s: float | None = None
     before: MemStats | None = None
@@ -36,14 +39,13 @@ class HoldReport:
     interrupted: bool = False
 
     def per_call(self, name: str) -> float | None:
-        """Bytes of a MemStats field that a running or queued call added: the plain difference of two
-        readings."""
-        if self.before is None or self.held is None or not self.running + self.queued:
+        """Bytes of a MemStats field that a call at the server added: the plain difference of two readings."""
+        if self.before is None or self.held is None or not self.admitted:
             return None
         before, held = getattr(self.before, name), getattr(self.held, name)
         if before is None or held is None:
             return None
-        return float(held - before) / (self.running + self.queued)
+        return float(held - before) / self.admitted
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -75,8 +77,10 @@ class HoldReport:
             counts.append(f"{self.refused:,} were refused")
         times = f"held for {format_seconds(self.hold_s)}, ended in {format_seconds(self.release_s)}"
         lines = [f"{', '.join(counts)}; {times}"]
+        if ended := ", ".join(f"{name} {count:,}" for name, count in self.ended.items() if name != "OK"):
+            lines.append(f"not OK: {ended}")
         if self.before is None:
-            return lines[0] + "\nmemory is not known: give --pid"
+            return "\n".join([*lines, "memory is not known: give --pid"])
         lines.append(f"{'':<12}{'per call':>12}{'before':>12}{'held':>12}{'after':>12}")
         stages = (self.before, self.held, self.after)
         for name in PER_CALL:
@@ -86,6 +90,8 @@ class HoldReport:
                 lines.append(f"{name:<12}" + "".join(f"{cell:>12}" for cell in cells))
         tasks = [format_number(None if stage is None else stage.tasks) for stage in stages]
         lines.append(f"{'tasks':<12}{'':>12}" + "".join(f"{cell:>12}" for cell in tasks))
+        if any(stage is not None and not stage.settled for stage in stages):
+            lines.append("memory did not come to rest: these readings are rough")
         return "\n".join(lines)
 
 
@@ -98,13 +104,14 @@ def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> Ho
     report = HoldReport(calls=arguments["calls"])
     try:
         if target.pid is not None:
-            report.before = target.memstats(settle=True)
+            report.before = memory_at_rest(target)
         with hold(target, **arguments) as held:
             report.running, report.queued, report.refused = held.running, held.queued, held.refused
             started = time.monotonic()
             try:
                 if target.pid is not None:
-                    report.held = target.memstats(settle=True)
+                    report.held = memory_at_rest(target)
+                    report.admitted = held.admitted  # a deadline may have ended some by now
                 time.sleep(max(0.0, seconds - (time.monotonic() - started)))
             except KeyboardInterrupt:
                 report.interrupted = True
@@ -112,7 +119,7 @@ def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> Ho
             report.release_s = held.end()
             report.ended = held.status
         if target.pid is not None:
-            report.after = target.memstats(settle=True)
+            report.after = memory_at_rest(target)
     except KeyboardInterrupt:  # Interrupted too
         report.interrupted = True
     return report

@@ -208,12 +208,18 @@ def test_a_foreign_target_is_held_by_what_was_sent(server):
         assert held.wait(2)
 
 
-def test_it_does_not_wait_for_ever(monkeypatch):
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "T"
+
+
+def test_it_does_not_wait_for_ever(monkeypatch, within):
     """The server is stopped: it accepts, and says nothing."""
     with gp.Server() as server:
         monkeypatch.setattr(import_module("grpcperf.load"), "PROBE_S", 0.5)
         held = gp.hold(server.address, calls=5)
         os.kill(server.pid, signal.SIGSTOP)
+        assert within(2, lambda: is_stopped(server.pid))
         begin = time.monotonic()
         with pytest.raises(gp.ConnectError):
             held.__enter__()
