@@ -8,6 +8,7 @@ from importlib import import_module
 import pytest
 
 import grpcperf as gp
+from grpcperf.parked import hold_and_measure
 from grpcperf.spec import KINDS
 
 
@@ -337,3 +338,25 @@ def test_a_hold_is_entered_once(server):
         with pytest.raises(gp.InvalidRequest, match="once"):
             held.__enter__()
     assert "not in force" in repr(held)
+
+
+# --- the report of `grpcperf hold`
+
+
+def test_its_report_counts_memory_for_calls_that_the_server_has():
+    with gp.Server(max_concurrent_streams=40) as server:
+        report = hold_and_measure(server, 0.0, calls=100)
+    assert (report.running, report.queued, report.refused, report.admitted) == (40, 60, 0, 40)
+    assert 4 * 1024 < report.per_call("heap_alloc") < 40 * 1024
+    assert report.ended == {"OK": 100}
+    text = str(report)
+    assert "40 of 100 calls ran, 60 were queued" in text
+    assert "not OK" not in text
+    assert {"calls", "running", "queued", "refused", "hold_s", "release_s", "memory"} <= set(report.as_dict())
+
+
+def test_its_report_tells_of_calls_that_ended_early(server):
+    report = hold_and_measure(server, 0.4, calls=20, deadline="200ms")
+    assert report.ended == {"DEADLINE_EXCEEDED": 20}
+    assert "not OK: DEADLINE_EXCEEDED 20" in str(report)
+    assert report.hold_s >= 0.4

@@ -4,6 +4,7 @@ import functools
 import os
 import pickle
 import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -208,6 +209,21 @@ def test_the_process_has_to_be_known(server):
     for target in (5, lambda: None, functools.partial(int, 3)):
         with pytest.raises(gp.InvalidRequest, match="target"):
             gp.memory_per_connection(target, QUICK)
+
+
+def test_a_server_that_is_never_at_rest_says_so_in_time():
+    growing = {"grpcperf-delay-us": 10_000_000, "grpcperf-alloc-bytes": 16_384}
+    loads = {"rate": 500, "duration": 20, "warmup": 0, "drain": 0, "metadata": growing}
+    with gp.Server() as server, gp.start(server, **loads):
+        time.sleep(0.2)
+        for _ in range(5):  # on a busy machine it may all stand still for a moment
+            begin = time.monotonic()
+            if not server.memstats(settle=True).settled:
+                break
+        else:
+            pytest.fail("it was at rest five times while it grew")
+        assert 1.5 < time.monotonic() - begin < 5
+        assert server.memstats().settled  # nothing was asked of it
 
 
 # --- the arithmetic

@@ -2,7 +2,11 @@
  *
  * heap_alloc counts chunk headers and what glibc caches per thread as live. stack_inuse and stack_sys are of
  * the server's own threads but for the main one (stacks.h); C core's threads are constant and part of the
- * baseline. */
+ * baseline.
+ *
+ * Reading takes 20 ms once thousands of threads have freed in many arenas, and under 1 ms after settling. The
+ * number of arenas is left as it is: a server with fewer is another server, in memory and in speed. Who wants
+ * one sets MALLOC_ARENA_MAX in its environment. */
 #include "server/memstats.h"
 
 #include <malloc.h>
