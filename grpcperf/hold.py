@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any, Self
@@ -38,6 +39,7 @@ class Hold:
         self.spec = spec
         self.calls = spec.concurrency
         self.entered_s: float | None = None
+        self._owner = os.getpid()
         self._send_first = send_first
         self._timeout = timeout
         self._park: _engine.Park | None = None
@@ -266,6 +268,8 @@ class Hold:
         return f"<Hold of {self.calls:,} {self.spec.kind} calls on {self.target!r}, {self._state()}>"
 
     def _state(self) -> str:
+        if self._owner != os.getpid():
+            return "of the parent process"
         if self._park is None:
             return "not in force"
         ended = "".join(f", {name} {count:,}" for name, count in self.status.items())
@@ -300,10 +304,16 @@ def hold(
     wanted = dict(metadata or {})
     if not {str(key).lower() for key in wanted} & set(LASTING):
         wanted["grpcperf-hold"] = "1"
+    most = 10_000_000
+    held, opened = units.count(calls, "calls", high=most), units.count(connections, "connections", high=most)
+    if held < opened:
+        raise InvalidRequest(
+            f"calls must be at least connections ({opened:,}), not {held:,}: each connection holds one"
+        )
     spec = Load(
         kind=kind,
-        concurrency=units.count(calls, "calls", high=10_000_000),
-        connections=connections,
+        concurrency=held,
+        connections=opened,
         transport=transport,
         metadata=wanted,
         deadline=deadline,

@@ -516,6 +516,7 @@ def test_a_forked_child_gets_an_error_and_does_no_harm(python):
         with gp.Server() as server:
             gp.load(server, concurrency=2, calls=10, warmup=0)
             run = gp.start(server, concurrency=2, duration=1.5, warmup=0)
+            held = gp.hold(server, calls=3).__enter__()
             threading.Thread(target=run.result).start()
             time.sleep(0.3)  # it now waits in result()
             pid = os.fork()
@@ -529,6 +530,7 @@ def test_a_forked_child_gets_an_error_and_does_no_harm(python):
                         pass
                 repr(server)
                 repr(run)
+                wrong += "of the parent process" not in repr(held)
                 server.close()
                 del run
                 os._exit(wrong)
