@@ -34,6 +34,7 @@ from .sweep import Sweep
 from .targets import (
     Async,
     Counters,
+    GoServer,
     Mirror,
     Pool,
     Process,
@@ -59,6 +60,7 @@ __all__ = [
     "EngineError",
     "Error",
     "Finding",
+    "GoServer",
     "Histogram",
     "InconclusiveWarning",
     "Interrupted",

@@ -303,7 +303,7 @@ def hold(
         raise InvalidRequest(f"metadata must be a dict of texts, not {units.shown(metadata)}")
     wanted = dict(metadata or {})
     if not {str(key).lower() for key in wanted} & set(LASTING):
-        wanted["grpcperf-hold"] = "1"
+        wanted["grpcperf-hold"] = "2" if send_first else "1"
     most = 10_000_000
     held, opened = units.count(calls, "calls", high=most), units.count(connections, "connections", high=most)
     if held < opened:

@@ -63,7 +63,7 @@ int gp_behaviour_set(struct gp_behaviour *behaviour, const char *key, size_t key
         const char *name;
         uint64_t max;
     } known[] = {
-        {"hold", 1},
+        {"hold", 2}, /* 2: streams answer a message first, for servers that read no more once parked */
         {"delay-us", MAX_WAIT_US},
         {"busy-us", MAX_WAIT_US},
         {"alloc-bytes", MAX_ALLOC_BYTES},

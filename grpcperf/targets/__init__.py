@@ -1,6 +1,7 @@
-"""What is measured: the native server, the mirror and any command as child processes, and somebody else's
-server."""
+"""What is measured: the native server, the Go server, the mirror and any command as child processes, and
+somebody else's server."""
 
+from grpcperf.targets.go import GoServer
 from grpcperf.targets.limits import PruneBelow, Rate, Semaphore
 from grpcperf.targets.mirror import Mirror
 from grpcperf.targets.models import Async, Pool, StreamWorkers, ThreadPerCall
@@ -11,6 +12,7 @@ from grpcperf.targets.target import Counters, Measurable, Target, as_target
 __all__ = [
     "Async",
     "Counters",
+    "GoServer",
     "Measurable",
     "Mirror",
     "Pool",

@@ -28,13 +28,25 @@ def check_url(url: object) -> str:
 
 
 def fetch(url: str, timeout_s: float) -> dict[str, Any]:
-    """The JSON object at an http:// URL. The connection is closed afterwards: an open one would be memory of
-    the process that is measured.
+    """The JSON object at an http:// URL. Raises EngineError with the reason."""
+    import json
+
+    try:
+        said = json.loads(fetch_bytes(url, timeout_s))
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise EngineError(f"cannot read {url}: what it answers is no JSON object")
+    return said
+
+
+def fetch_bytes(url: str, timeout_s: float) -> bytes:
+    """What is at an http:// URL. The connection is closed afterwards: an open one would be memory of the
+    process that is measured.
 
     Raises EngineError with the reason.
     """
     import http.client
-    import json
 
     parts = urlsplit(url)
     path = parts.path + (f"?{parts.query}" if parts.query else "")
@@ -49,13 +61,7 @@ def fetch(url: str, timeout_s: float) -> dict[str, Any]:
         connection.close()
     if response.status != 200:
         raise EngineError(f"cannot read {url}: it answers {response.status} {response.reason}")
-    try:
-        said = json.loads(body)
-    except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        raise EngineError(f"cannot read {url}: what it answers is no JSON object")
-    return said
+    return body
 
 
 def read_memory(url: str, timeout_s: float) -> dict[str, int | float]:

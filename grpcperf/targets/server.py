@@ -79,9 +79,9 @@ class Server(NativeChild):
             arguments += ["--channel-arg", f"{key}={value}"]
         for key, value in check_behaviour({} if behaviour is None else behaviour).items():
             arguments += ["--behaviour", f"{key}={value}"]
-        files = _tls_files(tls)
+        files = tls_files(tls)
         self._start(arguments, listen=listen, port=port, cpus=cpus, env=env, files=files)
-        self.tls = None if tls is None else _of_clients(tls, self.address)
+        self.tls = None if tls is None else clients_tls(tls, self.address)
 
     def _about(self) -> dict[str, str]:
         about = {"model": str(self.model)}
@@ -90,13 +90,15 @@ class Server(NativeChild):
         return about | ({"security": "with TLS"} if self.tls else {})
 
 
-def _tls_files(tls: TLS | None) -> dict[str, bytes]:
+def tls_files(tls: TLS | None) -> dict[str, bytes]:
+    """Options of a server's command line whose value is a file, and what is in it. Raises InvalidRequest."""
     checked = require_tls(tls)
     return {} if checked is None else {f"--tls-{name}": text for name, text in checked.server_files().items()}
 
 
-def _of_clients(tls: TLS, address: str) -> TLS:
-    """A Unix socket has no name that a certificate could be for; those made here are for localhost too."""
+def clients_tls(tls: TLS, address: str) -> TLS:
+    """What loads on that server need. A Unix socket has no name that a certificate could be for; those made
+    here are for localhost too."""
     own = tls.for_clients()
     return own.replace(server_name="localhost") if own.server_name is None and "unix:" in address else own
 
@@ -118,7 +120,7 @@ def check_behaviour(behaviour: Mapping[str, int | str]) -> dict[str, str]:
         raise InvalidRequest(f"behaviour names something twice: {', '.join(map(str, behaviour))}")
     checked = {}
     for name, key in short.items():
-        high = 1 if name in ("hold", "observe-cancel") else 16 if name == "status" else 2**40
+        high = {"hold": 2, "observe-cancel": 1, "status": 16}.get(name, 2**40)
         checked[f"grpcperf-{name}"] = str(units.count(behaviour[key], f"behaviour {name}", low=0, high=high))
     return checked
 

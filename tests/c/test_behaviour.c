@@ -30,6 +30,7 @@ static void test_asked_follows(void)
 {
     struct gp_behaviour b;
     gp_behaviour_init(&b);
+    CHECK(set(&b, "hold", "2") == 0 && b.hold && b.asked);
     CHECK(set(&b, "hold", "1") == 0 && b.asked);
     CHECK(set(&b, "hold", "0") == 0 && !b.asked);
 }
@@ -38,7 +39,7 @@ static void test_bounds(void)
 {
     struct gp_behaviour b;
     gp_behaviour_init(&b);
-    CHECK(set(&b, "hold", "2") < 0 && err.code == GP_ERROR_INVALID);
+    CHECK(set(&b, "hold", "3") < 0 && err.code == GP_ERROR_INVALID);
     CHECK(set(&b, "status", "17") < 0);
     CHECK(set(&b, "delay-us", "86400000000") == 0 && b.delay_ns == UINT64_C(86400000000000));
     CHECK(set(&b, "delay-us", "86400000001") < 0);
