@@ -1,10 +1,13 @@
 """memstats: None is not 0, and every name says the same thing it says in Go."""
 
 import json
+import os
+import socket
 from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
+import grpcperf as gp
 from grpcperf.memstats import MemStats
 
 INSIDE = {
@@ -126,3 +129,26 @@ def test_it_is_a_value():
     assert hash(MemStats(rss=1)) == hash(MemStats(rss=1))
     with pytest.raises(FrozenInstanceError):
         MemStats().rss = 5
+
+
+def test_what_is_queued_in_sockets_is_socket_bytes():
+    here = gp.Target("127.0.0.1:1", pid=os.getpid())
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as sender,
+        listener.accept()[0],
+    ):
+        idle = here.memstats().socket_bytes
+        sender.setblocking(False)
+        sent = sender.send(bytes(100_000))
+        assert sent > 10_000
+        assert sent / 2 < here.memstats().socket_bytes - idle < 20 * sent
+    assert here.memstats().socket_bytes < idle + sent / 2
+
+
+def test_what_is_known_from_inside_goes_before_what_the_kernel_says():
+    outside = {"rss": 1, "threads": 2, "writable": 3, "socket_bytes": 4, "time": 5.0}
+    memory = MemStats.from_process(outside, {"sys": 6, "heap_alloc": 7})
+    assert (memory.rss, memory.threads, memory.sys, memory.heap_alloc, memory.socket_bytes) == (1, 2, 6, 7, 4)
+    assert MemStats.from_process(outside).sys == 3
+    assert MemStats.from_process({}).as_dict() == MemStats().as_dict()

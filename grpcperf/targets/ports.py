@@ -26,7 +26,7 @@ class Ports:
     def fill(self, text: str | None) -> str | None:
         if not isinstance(text, str):
             return text
-        return re.sub(r"\{(port[1-9]?\d?)\}", lambda match: str(self._port(match[1])), text)
+        return re.sub(r"\{(port(?:[1-9]\d?)?)\}", lambda match: str(self._port(match[1])), text)
 
     def _port(self, name: str) -> int:
         if name not in self._chosen:
