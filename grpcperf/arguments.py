@@ -103,7 +103,8 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
     add("--client-ca", metavar="FILE", help="clients need a certificate signed by this authority")
 
 
-def _add_load(parser: argparse.ArgumentParser) -> None:
+def _add_load(parser: argparse.ArgumentParser, *, sweep: bool = False) -> None:
+    """The options of a load, and with lists of values (1,2,4) those of a sweep."""
     _add_target(parser)
     _add_calls(parser)
     add = parser.add_argument
@@ -124,13 +125,14 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     add("--cpus", metavar="LIST", help="the client's threads run on these, as 0-3,5")
     add("--seed", metavar="N", help="(0)")
     add("--transport", metavar="NAME", help="wire or core (wire)")
-    add(
-        "--check",
-        metavar="BOUND",
-        action="append",
-        default=[],
-        help="as 'p99<5ms' or 'errors==0'; exit 4 if broken",
-    )
+    if not sweep:
+        add(
+            "--check",
+            metavar="BOUND",
+            action="append",
+            default=[],
+            help="as 'p99<5ms' or 'errors==0'; exit 4 if broken",
+        )
     add("--strict", action="store_true", help="exit 3 when the result is invalid or a check inconclusive")
     add("--rate", metavar="RPS", help="an open loop: calls per second, whatever becomes of them")
     add("--arrival", metavar="NAME", help="of an open loop: poisson (default), constant or uniform")
@@ -177,6 +179,30 @@ def _add_hold(parser: argparse.ArgumentParser) -> None:
     _add_tls(parser)
 
 
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    _add_load(parser, sweep=True)
+    add = parser.add_argument
+    add("--repeats", metavar="N", default="1", help="rounds over all points (1)")
+    add("--order", metavar="NAME", default="random", help="of the points in a round: random or given")
+    add("--store", metavar="FILE", help="keep every measurement there; the same again goes on from there")
+    add("--force", action="store_true", help="go on with a store of another machine or version")
+
+
+def _add_compare(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("a", metavar="A.jsonl", help="a store of a sweep")
+    add("b", metavar="B.jsonl", help="another, of the same axes")
+    add("--metric", default="latency_p99_us", help="as in --json of load (latency_p99_us)")
+    add("--min-effect", metavar="SHARE", default="0.02", help="changes smaller than that do not count (0.02)")
+    add("--strict", action="store_true", help="exit 3 when any verdict is inconclusive")
+    _add_json(parser)
+
+
+def _add_report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("store", metavar="STORE.jsonl", help="a store of a sweep")
+    parser.add_argument("--html", metavar="FILE", required=True, help="the page to write")
+
+
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", default="grpcperf-demo.html", help="the page to write")
     _add_json(parser)
@@ -186,6 +212,9 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "serve": ("run a native server until it is told to stop", _add_serve),
     "load": ("put a load on a server and tell what it did", _add_load),
     "hold": ("hold calls in flight and tell what they cost", _add_hold),
+    "sweep": ("load a server at every point of lists of options", _add_sweep),
+    "compare": ("hold two stores of sweeps against each other", _add_compare),
+    "report": ("make a page of a store: one HTML file", _add_report),
     "demo": ("measure a native server here: memory per call, throughput over connections", _add_demo),
     "doctor": ("say whether this machine is a good place to measure", _add_json),
     "calibrate": ("find the ceiling of the load engine itself, and keep it for later runs", _add_json),

@@ -8,20 +8,30 @@ people goes to stderr.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
-import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
+from grpcperf import cli_compose
 from grpcperf.arguments import parser
+from grpcperf.cli_options import (
+    CHECK_FAILED,
+    FAILED,
+    INTERRUPTED,
+    INVALID,
+    OK,
+    USAGE,
+    channel_args,
+    pairs,
+    print_json,
+    spec_of,
+    target_of,
+    tell,
+)
 from grpcperf.errors import Error, Interrupted, InvalidRequest
-
-OK, FAILED, USAGE, INVALID, CHECK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,27 +49,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except InvalidRequest as error:
-        return _tell(error, USAGE)
+        return tell(error, USAGE)
     except KeyboardInterrupt as error:  # Interrupted too
-        return _tell(str(error) or "interrupted", INTERRUPTED)
+        return tell(str(error) or "interrupted", INTERRUPTED)
     except Error as error:
-        return _tell(error, FAILED)
+        return tell(error, FAILED)
     except OSError as error:
         # The reader of our output has left, or the disk is full. At its exit Python would flush and complain.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED if isinstance(error, BrokenPipeError) else _tell(error, FAILED)
-
-
-def _tell(what: object, code: int) -> int:
-    if sys.stderr is not None:  # print() would then take stdout
-        with contextlib.suppress(OSError):
-            print(f"grpcperf: {what}", file=sys.stderr)
-    return code
-
-
-def _print_json(document: Any) -> None:
-    print(json.dumps(document, allow_nan=False), flush=True)
+        return FAILED if isinstance(error, BrokenPipeError) else tell(error, FAILED)
 
 
 # --- commands
@@ -122,8 +121,8 @@ def _served(options: argparse.Namespace) -> Any:
         options.model,
         limits=options.limit,
         max_concurrent_streams=options.max_concurrent_streams,
-        channel_args=_channel_args(options.channel_arg),
-        behaviour=_pairs(options.behaviour, "--behaviour"),
+        channel_args=channel_args(options.channel_arg),
+        behaviour=pairs(options.behaviour, "--behaviour"),
         cpus=options.cpus,
         tls=_served_tls(options),
         listen=options.listen,
@@ -151,33 +150,33 @@ def _load(options: argparse.Namespace) -> int:
     from grpcperf.result import Result
 
     wanted = [checks.parse(text) for text in options.check]
-    spec = _spec(options)
+    spec = spec_of(options)
 
     def show(result: Result) -> None:
         if options.json:
-            _print_json(result.row())
+            print_json(result.row())
         else:
             print(result)
 
-    with _target(options) as target:
+    with target_of(options) as target:
         try:
             result = load(target, spec, progress=False if options.json else None)
         except Interrupted as interrupted:
             if interrupted.result is not None:
                 show(interrupted.result)
-            return _tell("interrupted", INTERRUPTED)
+            return tell("interrupted", INTERRUPTED)
     show(result)
     outcomes = [checks.judge(check, result) for check in wanted]
     for outcome in outcomes:
         if outcome.verdict != "passed":
             word = "check failed" if outcome.verdict == "failed" else "warning: inconclusive"
-            _tell(f"{word}: {outcome.message}", OK)
+            tell(f"{word}: {outcome.message}", OK)
     for reason in checks.invalidity(result) if wanted else ():
-        _tell(f"warning: inconclusive: {reason}", OK)
+        tell(f"warning: inconclusive: {reason}", OK)
     if any(outcome.verdict == "failed" for outcome in outcomes):
         return CHECK_FAILED
     if result.calls == result.errors or any(finding.code == "server_died" for finding in result.findings):
-        return _tell(_worst(result), FAILED)
+        return tell(_worst(result), FAILED)
     inconclusive = any(outcome.verdict == "inconclusive" for outcome in outcomes)
     return INVALID if options.strict and (inconclusive or not result.valid) else OK
 
@@ -198,25 +197,25 @@ def _hold(options: argparse.Namespace) -> int:
         "kind": options.kind,
         "connections": options.connections,
         "transport": options.transport,
-        "metadata": _pairs(options.metadata, "--metadata"),
+        "metadata": pairs(options.metadata, "--metadata"),
         "send_first": options.send_first,
         "deadline": options.deadline,
-        "channel_args": _channel_args(options.channel_arg),
+        "channel_args": channel_args(options.channel_arg),
         "timeout": options.timeout,
     }
-    with _target(options) as target:
+    with target_of(options) as target:
         report = hold_and_measure(target, seconds, **arguments)
     if options.json:
-        _print_json(report.as_dict())
+        print_json(report.as_dict())
     else:
         print(report)
     if report.interrupted:
-        return _tell("interrupted", INTERRUPTED)
+        return tell("interrupted", INTERRUPTED)
     if report.running + report.queued == 0:
         ended = ", ".join(f"{name} {count:,}" for name, count in report.ended.items())
-        return _tell(f"no call could be held; they ended as {ended or 'nothing'}", FAILED)
+        return tell(f"no call could be held; they ended as {ended or 'nothing'}", FAILED)
     if report.running + report.queued < report.calls:
-        _tell(f"warning: {report.running + report.queued:,} of {report.calls:,} calls could be held", OK)
+        tell(f"warning: {report.running + report.queued:,} of {report.calls:,} calls could be held", OK)
     return OK
 
 
@@ -225,7 +224,7 @@ def _demo(options: argparse.Namespace) -> int:
 
     document = run(options.html, None if options.json else sys.stdout)
     if options.json:
-        _print_json(document)
+        print_json(document)
     return INTERRUPTED if document["interrupted"] else OK
 
 
@@ -235,13 +234,13 @@ def _calibrate(options: argparse.Namespace) -> int:
     found = calibrate()
     path = keep(found)
     if options.json:
-        _print_json(found.as_dict() | {"kept": None if path is None else str(path)})
+        print_json(found.as_dict() | {"kept": None if path is None else str(path)})
     else:
         print(found)
     if found.disturbed:
-        _tell("warning: the runs differ much; with the machine at rest, do it again", OK)
+        tell("warning: the runs differ much; with the machine at rest, do it again", OK)
     if path is None:
-        _tell("warning: it could not be kept for later runs: is the cache folder writable?", OK)
+        tell("warning: it could not be kept for later runs: is the cache folder writable?", OK)
     return OK
 
 
@@ -253,7 +252,7 @@ def _doctor(options: argparse.Namespace) -> int:
     found = examine()
     good = all(check.ok for check in found)
     if options.json:
-        _print_json({"ok": good, "checks": [asdict(check) for check in found]})
+        print_json({"ok": good, "checks": [asdict(check) for check in found]})
         return OK
     width = max(len(check.name) for check in found)
     for check in found:
@@ -269,98 +268,13 @@ def _doctor(options: argparse.Namespace) -> int:
     return OK
 
 
-# --- options to arguments
-
-_SPEC_OPTIONS = (
-    *(
-        "kind",
-        "method",
-        "connections",
-        "concurrency",
-        "duration",
-        "calls",
-        "warmup",
-        "drain",
-        "rate",
-        "arrival",
-    ),
-    *("catch_up", "max_in_flight", "think_time", "request_size", "response_size", "messages_per_stream"),
-    *("deadline", "compression", "transport", "window", "busy_poll", "threads", "seed", "cpus"),
-)
-
-
-def _spec(options: argparse.Namespace) -> Any:
-    """The Load of what was given; what was not is left to Load's own defaults."""
-    from grpcperf.spec import Load
-
-    given = {name: getattr(options, name) for name in _SPEC_OPTIONS if getattr(options, name) is not None}
-    if options.metadata:
-        given["metadata"] = _pairs(options.metadata, "--metadata")
-    if options.channel_arg:
-        given["channel_args"] = _channel_args(options.channel_arg)
-    if options.request is not None:
-        try:
-            with open(options.request, "rb") as file:
-                given["request"] = file.read()
-        except OSError as error:
-            raise InvalidRequest(f"--request {options.request}: {error.strerror}") from None
-    return Load(**given)
-
-
-def _target(options: argparse.Namespace) -> Any:
-    """The target named, or a native server for this command alone."""
-    from grpcperf.targets import Server, Target
-
-    if options.target is not None:
-        return Target(options.target, tls=_tls(options), pid=options.pid, authority=options.authority)
-    if options.pid is not None:
-        raise InvalidRequest("--pid is of a TARGET; without one, a server is started whose pid is known")
-    for name in ("authority", "cacert", "cert", "key", "server_name", "insecure"):
-        if getattr(options, name):
-            raise InvalidRequest(f"--{name.replace('_', '-')} is of a TARGET; give one")
-    return Server(tls=_self_signed() if options.tls else None)
-
-
-def _self_signed() -> Any:
-    from grpcperf.tls import TLS
-
-    return TLS.self_signed()
-
-
-def _tls(options: argparse.Namespace) -> Any:
-    """How to call a TARGET; None: in plaintext."""
-    given = {"ca": options.cacert, "cert": options.cert, "key": options.key}
-    given |= {"server_name": options.server_name}
-    parts = {name: value for name, value in given.items() if value is not None}
-    if not (options.tls or options.insecure or parts):
-        return None
-    if options.insecure and options.cacert is not None:
-        raise InvalidRequest("--insecure takes any certificate: it contradicts --cacert")
-    from grpcperf.tls import TLS
-
-    return TLS(**parts, verify=not options.insecure)
-
-
-def _pairs(texts: Iterable[str], option: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise InvalidRequest(f"{option} must be KEY=VALUE, not {text!r}")
-        pairs[key] = value
-    return pairs
-
-
-def _channel_args(texts: Iterable[str]) -> dict[str, int | str]:
-    """Channel arguments; what looks like a whole number is one."""
-    pairs = _pairs(texts, "--channel-arg")
-    return {key: int(text) if re.fullmatch(r"-?[0-9]{1,20}", text) else text for key, text in pairs.items()}
-
-
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "serve": _serve,
     "load": _load,
     "hold": _hold,
+    "sweep": cli_compose.sweep,
+    "compare": cli_compose.compare,
+    "report": cli_compose.report,
     "demo": _demo,
     "doctor": _doctor,
     "calibrate": _calibrate,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from grpcperf import units
 from grpcperf.errors import InvalidRequest
 from grpcperf.progress import SweepProgress
 from grpcperf.result import Finding, Result
+from grpcperf.results import Results, record_key
 from grpcperf.stats import CONFIDENCE, Interval, paired_ratio, ratio_of_means
 
 Verdict = Literal["changed", "unchanged", "inconclusive"]
@@ -77,16 +79,16 @@ class Comparison:
         for name, values in (("A", self.a), ("B", self.b)):
             known = sorted(value for value in values if value is not None)
             if known:
-                shown = map(units.format_number, (known[len(known) // 2], known[0], known[-1]))
+                shown = map(units.format_number, (statistics.median(known), known[0], known[-1]))
                 told.append("{}: median {}, from {} to {}, {} times".format(name, *shown, len(known)))
         return told + ([self.note] if self.note else [])
 
     def _repr_html_(self) -> str:
         import html
 
-        from grpcperf.tables import remark
+        from grpcperf.tables import Remark, html_remark
 
-        remarks = "".join(remark(one.severity, one.code, one.message) for one in self.findings)
+        remarks = "".join(html_remark(Remark(one.severity, one.code, one.message)) for one in self.findings)
         lines = "".join(f"<div>{html.escape(line)}</div>" for line in self._lines())
         head = html.escape(f"{self.metric}: {self.verdict}")
         return f'<div style="color:inherit">{remarks}<div><b>{head}</b></div>{lines}</div>'
@@ -162,7 +164,7 @@ def judge(ratio: float, interval: Interval, min_effect: float) -> Verdict:
 
 
 def compare_apart(
-    a: Sequence[float], b: Sequence[float], metric: str, *, min_effect: float, note: str = ""
+    a: Sequence[float], b: Sequence[float], metric: str, *, min_effect: Any, note: str = ""
 ) -> Comparison:
     """Repeats of A and of B that were not interleaved, by Welch's t: what the machine did between them is
     part of the ratio. With a `note` that they cannot be compared at all, the verdict is never "changed"."""
@@ -182,6 +184,46 @@ def compare_apart(
         interleaved=False,
         note=note or ("" if found else "fewer than two repeats of one of them"),
     )
+
+
+def compare_stores(
+    a: Results, b: Results, metric: str = "latency_p99_us", *, min_effect: Any = 0.02
+) -> list[tuple[dict[str, Any], Comparison]]:
+    """The metric at each point that two sweeps have in common, by their repeats, as (point, Comparison).
+
+    They were not interleaved; when they are of other machines or versions no verdict is "changed". Raises
+    InvalidRequest for other axes, an unknown metric, or no point in common.
+    """
+    if set(a.axes) != set(b.axes):
+        raise InvalidRequest(
+            f"sweeps over {', '.join(a.axes)} and over {', '.join(b.axes)} cannot be compared"
+        )
+    a.require([metric])
+    b.require([metric])
+    note = ""
+    if a.header.fingerprint != b.header.fingerprint:
+        note = "measured on different machines or by different versions, which alone may change it"
+    sides = [_by_point(side, metric) for side in (a, b)]
+    common = [key for key in sides[0] if key in sides[1]]
+    if not common:
+        raise InvalidRequest("the two sweeps have no point in common")
+    return [
+        (
+            sides[0][key][0],
+            compare_apart(sides[0][key][1], sides[1][key][1], metric, min_effect=min_effect, note=note),
+        )
+        for key in common
+    ]
+
+
+def _by_point(results: Results, metric: str) -> dict[str, tuple[dict[str, Any], list[float]]]:
+    found: dict[str, tuple[dict[str, Any], list[float]]] = {}
+    for record in results:
+        values = found.setdefault(record_key(record.point, 0), (dict(record.point), []))[1]
+        value = record.cells().get(metric)
+        if isinstance(value, int | float):
+            values.append(float(value))
+    return found
 
 
 def _paired(
@@ -220,7 +262,10 @@ def _paired(
 
 
 def _share(value: Any) -> float:
-    share = units.real(value)
+    try:
+        share = float(value) if isinstance(value, str) else units.real(value)
+    except ValueError:
+        share = None
     if share is None or not 0 <= share < 10:
         raise InvalidRequest(f"min_effect must be a share such as 0.02, not {units.shown(value)}")
     return share

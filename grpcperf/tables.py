@@ -1,11 +1,12 @@
-"""Results of a sweep as a table for notebooks: a row for each point, repeats brought together, what is amiss
-above the numbers."""
+"""Results of a sweep as a table, for notebooks and for the shell: a row for each point, repeats brought
+together, what is amiss above the numbers."""
 
 from __future__ import annotations
 
 import html
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grpcperf.summary import Summary, summarise
@@ -24,74 +25,106 @@ COLUMNS = {
     "server_cpu_us_per_call": "server CPU µs/call",
 }
 MOST_ROWS = 200
+FEWEST_REPEATS = 3  # of two values the interval is true, and as wide as the world
 MOST_COLUMNS = 8
 _CELL = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:right"
 _COLOURS = {"warning": "204,136,0", "invalid": "221,51,51"}
 
 
-def results_table(results: Results) -> str:
-    """HTML whose colours are translucent, so that it reads on light and on dark."""
+@dataclass(frozen=True)
+class Remark:
+    severity: str  # "warning" or "invalid"
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Row:
+    cells: list[str]
+    valid: bool
+
+
+def table(results: Results) -> tuple[list[str], list[Row]]:
+    """Headings, and a row of texts for each point."""
     metrics = _metrics(results)
     columns = [summarise(results, metric) for metric in metrics]
     points = columns[0] if columns else summarise(results, "repeat")
-    rows = "".join(
-        _row(results, points[at], [column[at] for column in columns]) for at in range(len(points[:MOST_ROWS]))
-    )
-    names = [*results.axes, "n", *(COLUMNS.get(name, name) for name in metrics)]
-    head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in names)
-    more = f"<div>and {len(points) - MOST_ROWS:,} more points</div>" if len(points) > MOST_ROWS else ""
-    return (
-        f'<div style="color:inherit">{"".join(_remarks(results))}'
-        f"<div><b>{html.escape(repr(results).strip('<>'))}</b></div>"
-        f'<table style="border-collapse:collapse;color:inherit"><tr style="background:none">{head}</tr>'
-        f"{rows}</table>{more}</div>"
-    )
+    rows = []
+    for at, point in enumerate(points):
+        axes = [str(point.point[axis]) for axis in results.axes]
+        rows.append(
+            Row([*axes, f"{point.repeats:,}", *(_value(column[at]) for column in columns)], point.valid)
+        )
+    return [*results.axes, "n", *(COLUMNS.get(name, name) for name in metrics)], rows
 
 
 def _metrics(results: Results) -> list[str]:
     """What is worth a column: the usual metrics, or what a function of its own returned."""
-    if not results:
-        return []
-    cells = [record.cells() for record in results]
-    there = dict.fromkeys(
-        name for row in cells for name, value in row.items() if isinstance(value, int | float)
-    )
-    usual = [name for name in COLUMNS if name in there]
-    own = [name for name in there if name not in (*results.axes, "repeat", "valid")]
+    numbers: dict[str, None] = {}
+    for record in results:
+        numbers |= dict.fromkeys(
+            name for name, value in record.cells().items() if isinstance(value, int | float)
+        )
+    usual = [name for name in COLUMNS if name in numbers]
+    own = [name for name in numbers if name not in (*results.axes, "repeat", "valid")]
     return usual or own[:MOST_COLUMNS]
 
 
-def _row(results: Results, point: Summary, metrics: Iterable[Summary]) -> str:
-    cells = [html.escape(str(point.point[axis])) for axis in results.axes] + [f"{point.repeats:,}"]
-    for one in metrics:
-        text = "-" if one.value is None else format_number(one.value)
-        if one.value is not None and one.low is not None and one.high is not None and one.high > one.low:
-            text += f' <span style="opacity:.65">± {format_number((one.high - one.low) / 2)}</span>'
-        cells.append(text)
-    mark = "" if point.valid else f";border-left:4px solid rgb({_COLOURS['invalid']})"
+def _value(one: Summary) -> str:
+    if one.value is None:
+        return "-"
+    if one.repeats < FEWEST_REPEATS or one.low is None or one.high is None or one.high <= one.low:
+        return format_number(one.value)
+    return f"{format_number(one.value)} ± {format_number((one.high - one.low) / 2)}"
+
+
+def remarks(results: Results) -> Iterable[Remark]:
+    """What was found, each once with the number of records it is of, worst first; then what failed."""
+    counts = Counter((one.severity, one.code) for record in results for one in record.findings)
+    worst_first = sorted(counts.items(), key=lambda item: (item[0][0] != "invalid", -item[1]))
+    for (severity, code), count in worst_first:
+        example = next(one for record in results for one in record.findings if one.code == code)
+        told = str(example).removeprefix(f"{code}: ")
+        yield Remark(severity, code, f"in {count:,} of {len(results):,}, as: {told}")
+    for error, count in Counter(record.error for record in results.failed).most_common():
+        yield Remark("invalid", f"{count:,} failed", str(error))
+
+
+def results_text(results: Results) -> str:
+    """Lines for a terminal."""
+    headings, rows = table(results)
+    lines = [headings, *(row.cells for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
+    texts = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    marks = ["", *("" if row.valid else "  NOT VALID" for row in rows)]
+    told = [
+        f"{'✗' if one.severity == 'invalid' else '!'} {one.title}: {one.text}" for one in remarks(results)
+    ]
+    return "\n".join([*told, *(text + mark for text, mark in zip(texts, marks, strict=True))])
+
+
+def results_table(results: Results) -> str:
+    """HTML whose colours are translucent, so that it reads on light and on dark."""
+    headings, rows = table(results)
+    head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in headings)
+    body = "".join(_html_row(row) for row in rows[:MOST_ROWS])
+    more = f"<div>and {len(rows) - MOST_ROWS:,} more points</div>" if len(rows) > MOST_ROWS else ""
     return (
-        f'<tr style="background:none{mark}">'
-        + "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
-        + "</tr>"
+        f'<div style="color:inherit">{"".join(html_remark(one) for one in remarks(results))}'
+        f"<div><b>{html.escape(repr(results).strip('<>'))}</b></div>"
+        f'<table style="border-collapse:collapse;color:inherit"><tr style="background:none">{head}</tr>'
+        f"{body}</table>{more}</div>"
     )
 
 
-def _remarks(results: Results) -> Iterable[str]:
-    """What was found, each once with the number of records it is of, worst first; then what failed."""
-    counts = Counter((one.severity, one.code) for record in results for one in record.findings)
-    for (severity, code), count in sorted(
-        counts.items(), key=lambda item: (item[0][0] != "invalid", -item[1])
-    ):
-        example = next(one for record in results for one in record.findings if one.code == code)
-        told = str(example).removeprefix(f"{code}: ")
-        yield remark(severity, code, f"in {count:,} of {len(results):,}, as: {told}")
-    failed = Counter(record.error for record in results.failed)
-    for error, count in failed.most_common():
-        yield remark("invalid", f"{count:,} failed", str(error))
+def _html_row(row: Row) -> str:
+    mark = "" if row.valid else f";border-left:4px solid rgb({_COLOURS['invalid']})"
+    cells = "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row.cells)
+    return f'<tr style="background:none{mark}">{cells}</tr>'
 
 
-def remark(severity: str, title: str, text: str) -> str:
-    """A line with a coloured edge, by severity ("warning", "invalid")."""
-    colour = _COLOURS[severity]
+def html_remark(one: Remark) -> str:
+    """A line with a coloured edge."""
+    colour = _COLOURS[one.severity]
     style = f"border-left:4px solid rgb({colour});background:rgba({colour},.12);padding:2px 8px"
-    return f'<div style="{style}"><b>{html.escape(title)}</b> {html.escape(text)}</div>'
+    return f'<div style="{style}"><b>{html.escape(one.title)}</b> {html.escape(one.text)}</div>'

@@ -153,9 +153,10 @@ def test_every_option_of_load_reaches_the_spec(cli, serve, tmp_path):
 )
 def test_options_of_load_are_arguments_of_the_spec(arguments, name, value):
     from grpcperf.arguments import parser
-    from grpcperf.cli import _COMMANDS, _spec
+    from grpcperf.cli import _COMMANDS
+    from grpcperf.cli_options import spec_of
 
-    assert getattr(_spec(parser(_COMMANDS).parse_args(["load", *arguments])), name) == value
+    assert getattr(spec_of(parser(_COMMANDS).parse_args(["load", *arguments])), name) == value
 
 
 def test_an_open_loop_with_all_there_is(cli):
