@@ -17,6 +17,7 @@ from grpcperf.progress import Progress
 from grpcperf.result import Result
 from grpcperf.schedule import engine_schedule
 from grpcperf.spec import Load
+from grpcperf.targets.channel_args import engine_args
 from grpcperf.targets.target import Measurable, as_target, host_of
 
 PROBE_S = 5.0
@@ -273,7 +274,9 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
 
 def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
     """The Client of _engine.pyi. C core takes compression as one of its arguments, by number."""
-    channel_args = dict(spec.channel_args)
+    channel_args = engine_args(spec.channel_args)
+    if spec.keepalive is not None:
+        channel_args |= spec.keepalive.client_args()
     if spec.transport == "core" and spec.compression is not None:
         channel_args.setdefault("grpc.default_compression_algorithm", 2)
     return {

@@ -91,7 +91,8 @@ class Load:
     `steps` say how long the window is, unless `duration` or `calls` do.
 
     `transport`: "wire" is a lean client of our own, "core" the gRPC C core's, whose costs per call are many
-    times those of wire: it is there to be measured itself, and takes `channel_args`. Of wire alone are
+    times those of wire: it is there to be measured itself, and takes `channel_args` (C core's, by name:
+    grpcperf.targets.channel_args.TABLE) and `keepalive` (gp.Keepalive). Of wire alone are
     `window` (bytes that the peer may send on a stream and on a connection before it is told to go on; 4 and
     16 MiB) and `busy_poll` (a thread never sleeps: lags of microseconds for a whole CPU). `compression`:
     "gzip" sends messages compressed.
@@ -217,12 +218,17 @@ class Load:
             units.one_of(self.compression, "compression", ("gzip",))
         if not isinstance(self.busy_poll, bool):
             raise InvalidRequest(f"busy_poll must be True or False, not {self.busy_poll!r}")
+        from grpcperf.targets import channel_args  # which is made with this module
+
         self._set("metadata", check_metadata(self.metadata))
-        self._set("channel_args", check_channel_args(self.channel_args))
+        self._set("channel_args", channel_args.check_channel_args(self.channel_args, "client"))
         self._set("cpus", check_cpus(self.cpus))
 
     def _check_transport(self) -> None:
         """What one transport cannot do is refused, not ignored."""
+        from grpcperf.targets import keepalive
+
+        keepalive.check_of_client(self.keepalive, self.channel_args, self.transport)
         if self.channel_args and self.transport != "core":
             raise InvalidRequest(
                 f"channel_args are gRPC C core's; transport {self.transport!r} has none: "
@@ -314,7 +320,6 @@ class Load:
 _NOT_BUILT: dict[str, Any] = {
     "pick": "round_robin",
     "calls_per_connection": None,
-    "keepalive": None,
 }
 
 
@@ -339,23 +344,6 @@ def check_metadata(metadata: Any) -> FrozenDict:
                 f"metadata {given!r} must be printable ASCII without spaces at its ends, not {value!r}"
             )
         checked[key] = text
-    return FrozenDict(checked)
-
-
-def check_channel_args(args: Any) -> FrozenDict:
-    """C core's channel arguments: names to ints of 32 bits or texts. Raises InvalidRequest."""
-    if not isinstance(args, Mapping):
-        raise InvalidRequest(f"channel_args must be a dict of ints and texts, not {args!r}")
-    checked: dict[str, int | str] = {}
-    for key, value in args.items():
-        if not isinstance(key, str) or not re.fullmatch(r"[!-~]+", key):
-            raise InvalidRequest(f"channel_args: {key!r} is not the name of an argument")
-        if isinstance(value, str) and "\0" not in value:
-            checked[key] = value
-        elif isinstance(value, bool):
-            checked[key] = int(value)
-        else:
-            checked[key] = units.count(value, f"channel_args[{key!r}]", low=-(2**31))
     return FrozenDict(checked)
 
 

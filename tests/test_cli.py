@@ -147,7 +147,7 @@ def test_every_option_of_load_reaches_the_spec(cli, serve, tmp_path):
         ([], "busy_poll", False),
         ([], "transport", "wire"),
         (["--transport", "core"], "transport", "core"),
-        (["--transport", "core", "--channel-arg", "a=1"], "channel_args", {"a": 1}),
+        (["--transport", "core", "--channel-arg", "unchecked:a=1"], "channel_args", {"unchecked:a": 1}),
         (["--metadata", "a=b"], "metadata", {"a": "b"}),
     ],
 )
@@ -308,7 +308,8 @@ def test_when_every_call_failed_it_failed(cli):
         (["--window", "0"], ["window"]),
         (["--busy-poll", "--transport", "core"], ["busy_poll", "wire"]),
         (["--window", "1MiB", "--transport", "core"], ["window", "wire"]),
-        (["--channel-arg", "grpc.x=1"], ["channel_args", "core"]),
+        (["--channel-arg", "grpc.enable_retries=1"], ["channel_args", "core"]),
+        (["--channel-arg", "grpc.x=1"], ["channel_args", "grpc.x", "unchecked:"]),
         (["--drain", "long"], ["drain", "long"]),
         # TLS
         (["localhost:1", "--insecure", "--cacert", "x"], ["--insecure", "--cacert"]),
@@ -377,8 +378,8 @@ def test_a_reader_that_leaves_is_not_an_error_message(cli):
         ("load 127.0.0.1:1 --json 2>/dev/full", 1, "", ""),
         ("load --nonsense 2>&-", 2, "", ""),
         ("serve >/dev/full", 1, "", "No space left on device"),
-        ("load --channel-arg a=--5", 2, "", "channel_args"),
-        ("load --transport core --warmup 0 -n 10 --channel-arg a=--5 >/dev/null", 0, "", ""),
+        ("load --channel-arg unchecked:a=--5", 2, "", "channel_args"),
+        ("load --transport core --warmup 0 -n 10 --channel-arg unchecked:a=--5 >/dev/null", 0, "", ""),
     ],
 )
 def test_output_that_cannot_be_written_is_no_traceback(cli, command, code, out, err):

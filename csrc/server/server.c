@@ -59,21 +59,23 @@ static void set_number(grpc_arg *out, int number)
 
 static grpc_server *create_core(const struct gp_options *options)
 {
-    /* Two servers on one port would share the connections between them. */
-    grpc_arg args[GP_OPTIONS_MAX_ARGS + 1] = {
-        {.type = GRPC_ARG_INTEGER, .key = (char *)"grpc.so_reuseport", .value.integer = 0}};
-    for (size_t i = 0; i < options->arg_count; i++) {
-        const struct gp_channel_arg *arg = &options->args[i];
-        grpc_arg *out = &args[i + 1];
-        out->key = (char *)arg->key;
+    grpc_arg args[GP_OPTIONS_MAX_ARGS + 1];
+    size_t count = 0;
+    for (; count < options->arg_count; count++) {
+        const struct gp_channel_arg *arg = &options->args[count];
+        args[count] = (grpc_arg){.key = (char *)arg->key};
         if (arg->text) {
-            out->type = GRPC_ARG_STRING;
-            out->value.string = (char *)arg->text;
+            args[count].type = GRPC_ARG_STRING;
+            args[count].value.string = (char *)arg->text;
         } else {
-            set_number(out, arg->number);
+            set_number(&args[count], arg->number);
         }
     }
-    grpc_channel_args all = {.num_args = options->arg_count + 1, .args = args};
+    /* Two servers on one port would share the connections between them. Who wants that says so: of two
+     * arguments with one name gRPC takes the first. */
+    args[count++] =
+        (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)GRPC_ARG_ALLOW_REUSEPORT, .value.integer = 0};
+    grpc_channel_args all = {.num_args = count, .args = args};
     return grpc_server_create(&all, NULL);
 }
 

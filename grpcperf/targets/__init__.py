@@ -2,6 +2,7 @@
 somebody else's server."""
 
 from grpcperf.targets.go import GoServer
+from grpcperf.targets.keepalive import Keepalive
 from grpcperf.targets.limits import PruneBelow, Rate, Semaphore
 from grpcperf.targets.mirror import Mirror
 from grpcperf.targets.models import Async, Pool, StreamWorkers, ThreadPerCall
@@ -13,6 +14,7 @@ __all__ = [
     "Async",
     "Counters",
     "GoServer",
+    "Keepalive",
     "Measurable",
     "Mirror",
     "Pool",

@@ -123,6 +123,10 @@ class ChildTarget(Measurable):
         """What there is to say beyond address and process, for both representations."""
         return {}
 
+    def _details(self) -> dict[str, str]:
+        """What there is to say where there is room for it."""
+        return {}
+
     def _repr_html_(self) -> str:
         import html
 
@@ -131,6 +135,7 @@ class ChildTarget(Measurable):
             **self._about(),
             "address": self.address,
             "pid": str(self.pid),
+            **self._details(),
         }
         rows = "".join(
             f'<tr style="text-align:left"><th>{name}</th><td>{html.escape(text)}</td></tr>'

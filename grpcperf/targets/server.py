@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import units
-from grpcperf.errors import InvalidRequest
-from grpcperf.spec import check_channel_args, refuse_unknown
+from grpcperf import _engine, units
+from grpcperf.engine import translated
+from grpcperf.errors import Error, InvalidRequest
+from grpcperf.spec import refuse_unknown
 from grpcperf.targets.allocations import Counting
+from grpcperf.targets.channel_args import check_channel_args, engine_args, refuse_twice
 from grpcperf.targets.child import executable
+from grpcperf.targets.keepalive import Keepalive, require_keepalive
 from grpcperf.targets.limits import Limit, parse_limits
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild
+from grpcperf.targets.target import Measurable, as_target
 from grpcperf.tls import TLS, require_tls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+NEXT_S = 5.0  # for the next server of a chain to answer
+SETTINGS_S = 5.0
+SHOWN_S = 0.5
 BEHAVIOURS = ("hold", "delay-us", "busy-us", "alloc-bytes", "observe-cancel", "status")
 
 
@@ -32,9 +39,16 @@ class Server(NativeChild):
     gp.Rate(1500), gp.PruneBelow("50ms") or their text. `behaviour`: what every call does unless its metadata
     says otherwise, as {"delay-us": 20000} (names as in metadata, `grpcperf-` may be left out).
     `count_allocations`: its MemStats has exact counts, and as heap_alloc what lives, without what glibc keeps
-    for itself. `channel_args`: C core's, by name. `cpus`: those it may use, as [0, 1] or "0-1". `env`:
-    variables on top of this process's. `port`: 0 lets the system choose. `listen`: an IP address, or
-    "unix:/path". `tls`: a gp.TLS with cert and key; loads on this server then know how to call it.
+    for itself. `channel_args`: C core's, by name (grpcperf.targets.channel_args.TABLE). `keepalive`: a
+    gp.Keepalive. `cpus`: those it may use, as [0, 1] or "0-1". `env`: variables on top of this process's.
+    `port`: 0 lets the system choose. `listen`: an IP address, or "unix:/path". `tls`: a gp.TLS with cert and
+    key; loads on this server then know how to call it.
+
+    `forward`: the next server, a target or an address. Each unary call is, after what its behaviour asks for
+    here, made there too, and answered as it was there; streams are refused. The rest of the deadline and a
+    cancellation go on with it, and so does metadata, but for the grpcperf- names: those are for the server
+    that is called, the ones behind it have a `behaviour` each. There is one connection to the next server. It
+    must be there at the start; when it is gone later, calls are UNAVAILABLE until it is back.
 
     Raises InvalidRequest for nonsense, EngineError with the server's own words when it does not start.
     Afterwards every method raises ServerDied once the process is gone.
@@ -42,6 +56,7 @@ class Server(NativeChild):
 
     _executable = "grpcperf-server"
     _title = "native server"
+    _settings: dict[str, int | None] | None = None  # once they were read
 
     def __init__(
         self,
@@ -50,9 +65,9 @@ class Server(NativeChild):
         limits: Iterable[Limit | str] = (),
         max_concurrent_streams: int | None = None,
         channel_args: Mapping[str, int | str] | None = None,
-        keepalive: Any = None,
+        keepalive: Keepalive | None = None,
         tls: TLS | None = None,
-        forward: Any = None,
+        forward: Measurable | str | None = None,
         behaviour: Mapping[str, int | str] | None = None,
         count_allocations: bool = False,
         cpus: Iterable[int] | str | None = None,
@@ -61,10 +76,6 @@ class Server(NativeChild):
         port: int = 0,
     ) -> None:
         super().__init__()
-        _refuse_unbuilt(
-            keepalive=keepalive,
-            forward=forward,
-        )
         self.model = parse_model(model)
         self.limits = parse_limits(limits)
         if count_allocations:
@@ -75,19 +86,113 @@ class Server(NativeChild):
         if max_concurrent_streams is not None:
             streams = units.count(max_concurrent_streams, "max_concurrent_streams")
             arguments += ["--max-concurrent-streams", str(streams)]
-        for key, value in check_channel_args({} if channel_args is None else channel_args).items():
+        args = server_args({} if channel_args is None else channel_args, keepalive, max_concurrent_streams)
+        for key, value in args.items():
             arguments += ["--channel-arg", f"{key}={value}"]
+        self.keepalive = require_keepalive(keepalive)
+        if self.keepalive is not None and (option := self.keepalive.tcp_option()) is not None:
+            _require_tcp(listen)
+            arguments += ["--tcp-keepalive", option]
         for key, value in check_behaviour({} if behaviour is None else behaviour).items():
             arguments += ["--behaviour", f"{key}={value}"]
         files = tls_files(tls)
+        self.forward = None if forward is None else _next_server(forward, listen, port)
+        if self.forward is not None:
+            told, handed = _forward_options(self.forward)
+            arguments += told
+            files |= handed
         self._start(arguments, listen=listen, port=port, cpus=cpus, env=env, files=files)
         self.tls = None if tls is None else clients_tls(tls, self.address)
+
+    @property
+    def settings(self) -> dict[str, int | None]:
+        """The SETTINGS that it sends its clients (RFC 9113, 6.5.2), read from a connection made for it, once:
+        max_concurrent_streams, initial_window_size, max_frame_size, max_header_list_size, header_table_size;
+        None where it sends none, which leaves that to HTTP/2's default."""
+        return self._read_settings(SETTINGS_S)
+
+    def _read_settings(self, timeout: float) -> dict[str, int | None]:
+        from grpcperf.load import engine_tls  # a load is made of targets
+
+        self.require_usable()
+        if self._settings is None:
+            with translated():
+                self._settings = _engine.probe(self.address, timeout, engine_tls(self))["settings"]
+        return dict(self._settings)
 
     def _about(self) -> dict[str, str]:
         about = {"model": str(self.model)}
         if self.limits:
             about["limits"] = " ".join(map(str, self.limits))
+        if self.forward:
+            about["forward"] = f"forwarding to {self.forward.address}"
         return about | ({"security": "with TLS"} if self.tls else {})
+
+    def _details(self) -> dict[str, str]:
+        """A display is no place for an exception, or for waiting: one that does not answer shows none."""
+        try:
+            settings = self._read_settings(SHOWN_S)
+        except Error:
+            return {}
+        known = {name.replace("_", " "): value for name, value in settings.items() if value is not None}
+        return {"settings": ", ".join(f"{name} {value:,}" for name, value in known.items())}
+
+
+def server_args(args: Any, keepalive: object, max_concurrent_streams: int | None) -> dict[str, int | str]:
+    """All channel arguments of a server. Raises InvalidRequest for what is said twice."""
+    checked = check_channel_args(args, "server")
+    wanted = require_keepalive(keepalive)
+    from_keepalive = {} if wanted is None else wanted.server_args()
+    refuse_twice(checked, from_keepalive, "keepalive")
+    if max_concurrent_streams is not None:
+        refuse_twice(checked, ["grpc.max_concurrent_streams"], "max_concurrent_streams")
+    return engine_args(checked) | from_keepalive
+
+
+def _require_tcp(listen: object) -> None:
+    if isinstance(listen, str) and listen.startswith("unix:"):
+        raise InvalidRequest(f"keepalive: listen={listen!r} is no TCP; leave the tcp_ values out")
+
+
+def _next_server(forward: object, listen: object, port: object) -> Measurable:
+    """The next server, which must be one that answers.
+
+    Raises InvalidRequest, ServerDied, ConnectError."""
+    from grpcperf.load import engine_tls
+
+    if not isinstance(forward, (str, Measurable)):
+        raise InvalidRequest(
+            f'forward must be a server or an address such as "127.0.0.1:50051", not {units.shown(forward)}'
+        )
+    target = as_target(forward)
+    if target.address == f"{listen}:{port}":
+        raise InvalidRequest(f"forward={target.address}: a server cannot forward to itself")
+    if target.tls is not None and (target.tls.min_version or target.tls.max_version):
+        raise InvalidRequest(
+            "forward: C core cannot choose TLS versions; leave min_version and max_version out"
+        )
+    target.require_usable()
+    with translated():
+        _engine.probe(target.address, NEXT_S, engine_tls(target))
+    return target
+
+
+def _forward_options(target: Measurable) -> tuple[list[str], dict[str, bytes]]:
+    """How the next server is called: options, and those whose value is a file."""
+    from grpcperf.load import engine_tls
+
+    told = ["--forward", target.address]
+    if target.authority is not None:
+        told += ["--forward-authority", target.authority]
+    tls = engine_tls(target)
+    if tls is None:
+        return told, {}
+    told += ["--forward-tls", "verify" if tls["verify"] else "any"]
+    if tls["server_name"] is not None:
+        told += ["--forward-tls-name", tls["server_name"]]
+    return told, {
+        f"--forward-tls-{name}": tls[name].encode() for name in ("ca", "cert", "key") if tls[name] is not None
+    }
 
 
 def tls_files(tls: TLS | None) -> dict[str, bytes]:
@@ -123,10 +228,3 @@ def check_behaviour(behaviour: Mapping[str, int | str]) -> dict[str, str]:
         high = {"hold": 2, "observe-cancel": 1, "status": 16}.get(name, 2**40)
         checked[f"grpcperf-{name}"] = str(units.count(behaviour[key], f"behaviour {name}", low=0, high=high))
     return checked
-
-
-def _refuse_unbuilt(**arguments: object) -> None:
-    for name, value in arguments.items():
-        nothing = value is None or (isinstance(value, (bool, list, tuple)) and not value)
-        if not nothing:
-            raise InvalidRequest(f"{name}={units.shown(value)} is not built yet; leave it out")
