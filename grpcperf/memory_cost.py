@@ -82,6 +82,9 @@ class MemoryCost:
             )
         raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self.slopes]
+
     def rows(self) -> list[dict[str, Any]]:
         """The readings in the order they were made: repeat, level, held, phase, and all fields of
         MemStats."""

@@ -103,6 +103,42 @@ def test_calls_above_the_stream_limit_are_queued():
             assert (held.running, held.queued) == (20, 0)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"limits": [gp.Semaphore(20)]}, (20, 80, 0)),
+        ({"limits": [gp.Semaphore(20)], "model": "thread"}, (20, 80, 0)),
+        ({"limits": [gp.Semaphore(20)], "max_concurrent_streams": 25}, (20, 80, 0)),  # queued on both sides
+        ({"model": "pool:20:1000"}, (20, 80, 0)),
+        ({"model": "pool:20:30"}, (20, 30, 50)),
+        ({"model": "stream-workers:8"}, (100, 0, 0)),
+        ({"limits": [gp.Rate(0.01, burst=15)]}, (15, 0, 85)),
+    ],
+)
+def test_limits_queue_or_refuse(arguments, told):
+    running, queued, refused = told
+    with gp.Server(**arguments) as server, gp.hold(server, calls=100, connections=2) as held:
+        assert held.entered_s < 5
+        assert (held.running, held.queued, held.refused) == told
+        assert server.counters().peak_running == running
+        assert held.admitted == (50 if "max_concurrent_streams" in arguments else running + queued)
+        assert held.release() < 5
+        assert held.status["OK"] == running + queued
+        assert held.status["RESOURCE_EXHAUSTED"] == refused
+        assert server.counters().peak_running == running
+
+
+def test_queued_calls_of_two_holds_are_told_apart():
+    with gp.Server(limits=[gp.Semaphore(20)]) as server:
+        with gp.hold(server, calls=15) as first, gp.hold(server, calls=15) as second:
+            assert (first.running, first.queued) == (15, 0)
+            assert (second.running, second.queued) == (5, 10)
+        with gp.hold(server, calls=50, deadline="200ms") as held:
+            assert (held.running, held.queued) == (20, 30)
+            assert held.wait(2)  # those that never ran, too
+            assert held.expired == 50
+
+
 def test_refused_calls_are_counted_and_not_waited_for(server):
     begin = time.monotonic()
     with gp.hold(server, calls=10, metadata={"grpcperf-status": 8, "grpcperf-delay-us": 1}) as held:

@@ -56,7 +56,7 @@ def test_100_holds_leave_nothing(server):
 
     run()
     before = server.memstats(settle=True)
-    memory, descriptors, tasks = grown(run, 10, 50)
+    memory, descriptors, tasks = grown(run, 5, 50)
     assert memory < 4 << 20
     assert descriptors <= 2
     assert tasks <= 2
