@@ -18,7 +18,7 @@
 #include "server/service.h"
 
 #define CONNECT_S 5
-#define MAX_MESSAGE 300
+#define MAX_MESSAGE 300 /* a reason grows by a name at every server that it comes by */
 
 /* One call to the next server, as long as the call that it serves. */
 struct gp_forwarded {
@@ -28,7 +28,7 @@ struct gp_forwarded {
     grpc_metadata_array initial, trailing;
     grpc_status_code status;
     grpc_slice details;
-    char message[MAX_MESSAGE];
+    char *message; /* why it failed */
 };
 
 /* --- the channel --- */
@@ -171,8 +171,10 @@ void gp_forward_call(struct gp_call *call)
 
 static const char *reason(struct gp_forwarded *next, const char *address)
 {
-    snprintf(next->message, sizeof(next->message), "the next server, %s: %.*s", address,
-             (int)GRPC_SLICE_LENGTH(next->details), (const char *)GRPC_SLICE_START_PTR(next->details));
+    next->message = malloc(MAX_MESSAGE);
+    if (next->message)
+        snprintf(next->message, MAX_MESSAGE, "the next server, %s: %.*s", address,
+                 (int)GRPC_SLICE_LENGTH(next->details), (const char *)GRPC_SLICE_START_PTR(next->details));
     return next->message;
 }
 
@@ -208,5 +210,6 @@ void gp_forward_reset(struct gp_call *call)
     grpc_metadata_array_destroy(&next->trailing);
     grpc_slice_unref(next->details);
     free(next->sent);
+    free(next->message);
     free(next);
 }
