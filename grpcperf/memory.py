@@ -56,7 +56,7 @@ def memory_per_call(
     interval Student's (Draper and Smith 1998, 1.4). Raises InvalidRequest (also when the target holds no
     call, or no process is known), ServerDied, and what gp.hold raises.
     """
-    steps = check_levels(levels)
+    steps = _check_levels(levels)
 
     def climb(target: Measurable, note: _Note) -> None:
         held = hold(
@@ -99,7 +99,7 @@ def memory_per_connection(
     Each carries one idle stream of `kind`, which has sent a message first (`send_first`) where its kind can;
     None: connections without a call. All else is as in gp.memory_per_call.
     """
-    steps = check_levels(levels)
+    steps = _check_levels(levels)
 
     def climb(target: Measurable, note: _Note) -> None:
         require_descriptors(target, steps[-1])
@@ -182,7 +182,7 @@ def _measured(
     )
 
 
-def check_levels(levels: Sequence[int]) -> tuple[int, ...]:
+def _check_levels(levels: Sequence[int]) -> tuple[int, ...]:
     """Rising whole numbers, at least two. Raises InvalidRequest."""
     wanted = "levels must be at least two whole numbers that rise, such as [0, 250, 500, 1000]"
     try:

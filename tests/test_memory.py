@@ -38,6 +38,18 @@ def test_what_a_handler_allocates_is_found():
         assert slope(size, levels) - bare == pytest.approx(size + CHUNK, abs=0.02 * size + SERVERS)
 
 
+def test_two_ways_of_counting_agree():
+    """mallinfo2, and the object that counts each malloc and free: not one block is seen by one alone."""
+    levels, asked = [0, 1000, 2000], allocating(4096)
+    told = gp.memory_per_call(gp.Server, levels, metadata=asked, repeats=1).heap_alloc
+    counting = functools.partial(gp.Server, count_allocations=True)
+    counted = gp.memory_per_call(counting, levels, metadata=asked, repeats=1)
+    assert counted.heap_alloc.slope == pytest.approx(told.slope, rel=0.02)
+    assert counted.total_alloc.slope >= counted.heap_alloc.slope
+    assert counted.heap_objects.slope == pytest.approx(counted.mallocs.slope - counted.frees.slope, abs=0.1)
+    assert counted.mallocs.slope > 1
+
+
 def test_calls_with_threads_show_their_stacks():
     cost = gp.memory_per_call(lambda: gp.Server("thread"), [0, 100, 200], repeats=1)
     assert 6 * 1024 < cost.stack_inuse.slope < 13 * 1024
