@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from grpcperf import demo, environment, plot
+from grpcperf import demo, environment, figures
 from grpcperf.demo import CONCURRENCY, KIB, KINDS, LEVELS, SIZES, CallCost, Figure, Measured, Point
 from grpcperf.report import Page, Picture, Section, Table
 
@@ -100,20 +100,20 @@ def _bars(complete: list[CallCost]) -> str:
     stacks = [max(0.0, cost.slopes["stack"]) for cost in complete]
     widest = max(heap + stack for heap, stack in zip(heaps, stacks, strict=True))
     places = _places(complete)
-    with plot.style():
-        made, (ax,) = plot.figure()
-        ax.barh(places, heaps, height=0.66, color=plot.SERIES[0], label="heap")
-        ax.barh(places, stacks, height=0.66, left=heaps, color=plot.SERIES[1], label="stack")
+    with figures.style():
+        made, (ax,) = figures.figure()
+        ax.barh(places, heaps, height=0.66, color=figures.SERIES[0], label="heap")
+        ax.barh(places, stacks, height=0.66, left=heaps, color=figures.SERIES[1], label="stack")
         for place, cost in zip(places, complete, strict=True):
             total = cost.slopes["total"]
-            ax.text(total + widest * 0.015, place, f"{total:.1f}", va="center", ha="left", color=plot.INK)
-        ax.set_yticks(places, [f"{cost.model}, {cost.kind}" for cost in complete], color=plot.INK)
+            ax.text(total + widest * 0.015, place, f"{total:.1f}", va="center", ha="left", color=figures.INK)
+        ax.set_yticks(places, [f"{cost.model}, {cost.kind}" for cost in complete], color=figures.INK)
         ax.set_xlim(0, widest * 1.12)
         ax.set_xlabel("KiB per call")
         ax.grid(axis="x")
         ax.spines["bottom"].set_visible(False)
-        plot.legend(ax)
-        return plot.to_svg(made, "Heap and stack in KiB for each parked call, by model and kind of call")
+        figures.legend(ax)
+        return figures.to_svg(made, "Heap and stack in KiB for each parked call, by model and kind of call")
 
 
 def _places(complete: list[CallCost]) -> list[float]:
@@ -130,11 +130,11 @@ def _growth(complete: list[CallCost]) -> str:
     """Memory over calls: that it is a line, and that the kind of call hardly matters."""
     markers = dict(zip(KINDS, "os^", strict=True))
     colors = {
-        model: plot.SERIES[number] for number, model in enumerate(dict.fromkeys(c.model for c in complete))
+        model: figures.SERIES[number] for number, model in enumerate(dict.fromkeys(c.model for c in complete))
     }
     calls = [0, *LEVELS]
-    with plot.style():
-        made, (ax,) = plot.figure()
+    with figures.style():
+        made, (ax,) = figures.figure()
         for cost in complete:
             mib = [0.0, *(level.total * level.calls / KIB for level in cost.levels)]
             color = colors[cost.model]
@@ -148,13 +148,14 @@ def _growth(complete: list[CallCost]) -> str:
                 LEVELS[-1] * 0.97, top, f"{model} ", ha="right", va="bottom", color=color, fontweight="bold"
             )
         for kind in dict.fromkeys(cost.kind for cost in complete):
-            ax.plot([], [], markers[kind], color=plot.MUTED, markerfacecolor="none", markersize=7, label=kind)
+            how: dict[str, Any] = {"color": figures.MUTED, "markerfacecolor": "none", "markersize": 7}
+            ax.plot([], [], markers[kind], label=kind, **how)
         ax.set_xticks(calls, [f"{count:,}" for count in calls])
         ax.set_xlim(-20, LEVELS[-1] * 1.03)
         ax.set_xlabel("parked calls")
-        plot.from_zero(ax, "MiB")
-        plot.legend(ax)
-        return plot.to_svg(made, "Memory of the server over the number of parked calls, with fitted lines")
+        figures.from_zero(ax, "MiB")
+        figures.legend(ax)
+        return figures.to_svg(made, "Memory of the server over the number of parked calls, with fitted lines")
 
 
 # --- 2. connections
@@ -223,37 +224,37 @@ def _connections_verdict(points: list[Point]) -> str:
 
 
 def _throughput(points: list[Point]) -> str:
-    with plot.style():
-        made, (ax,) = plot.figure(height=2.9)
+    with figures.style():
+        made, (ax,) = figures.figure(height=2.9)
         _curve(ax, points, [point.throughput_rps for point in points], 1e-3)
-        plot.from_zero(ax, "thousand calls/s")
-        return plot.to_svg(made, "Throughput over the number of connections")
+        figures.from_zero(ax, "thousand calls/s")
+        return figures.to_svg(made, "Throughput over the number of connections")
 
 
 def _latency(points: list[Point]) -> str:
-    with plot.style():
-        made, (ax,) = plot.figure(height=2.9)
+    with figures.style():
+        made, (ax,) = figures.figure(height=2.9)
         _curve(ax, points, [point.p50 for point in points], 1e3, "p50", 0)
         _curve(ax, points, [point.p99 for point in points], 1e3, "p99", 1)
-        plot.logarithmic(ax, "ms, logarithmic")
-        plot.legend(ax)
-        return plot.to_svg(made, "Median and 99th percentile of latency over the number of connections")
+        figures.logarithmic(ax, "ms, logarithmic")
+        figures.legend(ax)
+        return figures.to_svg(made, "Median and 99th percentile of latency over the number of connections")
 
 
 def _curve(
-    ax: Axes, points: list[Point], figures: list[Figure], scale: float, label: str = "", series: int = 0
+    ax: Axes, points: list[Point], values: list[Figure], scale: float, label: str = "", series: int = 0
 ) -> None:
     def scaled(number: float | None) -> float | None:
         return None if number is None else number * scale
 
     connections = [point.connections for point in points]
-    plot.line(
+    figures.line(
         ax,
         connections,
-        [scaled(figure.median) for figure in figures],
+        [scaled(figure.median) for figure in values],
         label=label,
         series=series,
-        low=[scaled(figure.low) for figure in figures],
-        high=[scaled(figure.high) for figure in figures],
+        low=[scaled(figure.low) for figure in values],
+        high=[scaled(figure.high) for figure in values],
     )
-    plot.steps_axis(ax, connections, "connections")
+    figures.steps_axis(ax, connections, "connections")

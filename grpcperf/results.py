@@ -199,7 +199,7 @@ class Results(Sequence[Record]):
     def plot(self, x: str, y: str, by: str | None = None, ax: Axes | None = None) -> Axes:
         """`y` over `x`, a line for each value of `by`, with intervals over repeats where there are any, and
         points that are not valid marked. Returns the Axes."""
-        from grpcperf.curves import curve
+        from grpcperf.plot import curve
 
         return curve(self, x, y, by=by, ax=ax)
 

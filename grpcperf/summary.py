@@ -13,11 +13,14 @@ from grpcperf.stats import mean_interval
 if TYPE_CHECKING:
     from grpcperf.results import Record, Results
 
+FEWEST_REPEATS = 3
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """A metric at one point. `value` is the mean over the repeats that have one; `low` and `high` bound it
-    with 95 % confidence (None: fewer than two repeats). `valid`: all that were measured are."""
+    with 95 % confidence (None: fewer than three repeats; of two the interval would be true, and as wide as
+    the world), not below 0 where nothing is. `valid`: all that were measured are."""
 
     point: Mapping[str, Any]
     value: float | None
@@ -43,11 +46,12 @@ def summarise(results: Results, metric: str, axes: Sequence[str] | None = None) 
 def _summary(point: dict[str, Any], metric: str, group: list[tuple[dict[str, Any], Record]]) -> Summary:
     known = [row.get(metric) for row, _ in group]
     values = [float(value) for value in known if isinstance(value, int | float)]
-    bounds = mean_interval(values)
+    bounds = mean_interval(values) if len(values) >= FEWEST_REPEATS else None
+    floor = 0.0 if min(values, default=0) >= 0 else float("-inf")
     return Summary(
         point=point,
         value=statistics.fmean(values) if values else None,
-        low=None if bounds is None else bounds.low,
+        low=None if bounds is None else max(floor, bounds.low),
         high=None if bounds is None else bounds.high,
         repeats=len(values),
         valid=all(record.valid for _, record in group),

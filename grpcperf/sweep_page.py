@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import plot, tables
-from grpcperf.curves import curve
+from grpcperf import figures, tables
+from grpcperf.plot import curve
 from grpcperf.report import Page, Picture, Section, Table
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def _pictures(results: Results) -> list[Picture]:
     for metric in [name for name in METRICS if name in numbers] or sorted(
         numbers - {"repeat", *results.axes}
     )[:2]:
-        with plot.style():
-            figure, (ax,) = plot.figure()
+        with figures.style():
+            figure, (ax,) = figures.figure()
             curve(results, x, metric, by=by, ax=ax)
         title = METRICS.get(metric, metric)
-        pictures.append(Picture(title=title, svg=plot.to_svg(figure, f"{title} over {x}")))
+        pictures.append(Picture(title=title, svg=figures.to_svg(figure, f"{title} over {x}")))
     return pictures
 
 
@@ -59,7 +59,7 @@ def _axes(results: Results) -> tuple[str | None, str | None]:
     values: dict[str, set[Any]] = {axis: {row.get(axis) for row in cells} for axis in results.axes}
     numeric = [axis for axis in results.axes if all(_is_number(value) for value in values[axis])]
     x = max(numeric, key=lambda axis: len(values[axis]), default=None)
-    others = [axis for axis in results.axes if axis != x and 1 < len(values[axis]) <= len(plot.SERIES)]
+    others = [axis for axis in results.axes if axis != x and 1 < len(values[axis]) <= len(figures.SERIES)]
     return x, others[0] if others else None
 
 

@@ -25,7 +25,6 @@ COLUMNS = {
     "server_cpu_us_per_call": "server CPU µs/call",
 }
 MOST_ROWS = 200
-FEWEST_REPEATS = 3  # of two values the interval is true, and as wide as the world
 MOST_COLUMNS = 8
 _CELL = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:right"
 _COLOURS = {"warning": "204,136,0", "invalid": "221,51,51"}
@@ -73,7 +72,7 @@ def _metrics(results: Results) -> list[str]:
 def _value(one: Summary) -> str:
     if one.value is None:
         return "-"
-    if one.repeats < FEWEST_REPEATS or one.low is None or one.high is None or one.high <= one.low:
+    if one.low is None or one.high is None or one.high <= one.low:
         return format_number(one.value)
     return f"{format_number(one.value)} ± {format_number((one.high - one.low) / 2)}"
 

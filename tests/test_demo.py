@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpcperf import demo, demo_page, plot
+from grpcperf import demo, demo_page, figures
 from grpcperf.errors import EngineError
 from grpcperf.report import Page, Section, Table, render, require_writable, write
 
@@ -89,7 +89,7 @@ def test_the_demo_measures_and_writes_its_page(tmp_path, capsys):
     assert text.count("<svg") == 4
     assert "a parked call holds" in words
     assert "calls/s" in words
-    assert not set(re.findall(r"#0[a0]0[0-9a-f]{3}\b", text)) & {plot.INK, plot.GRID, *plot.SERIES}
+    assert not set(re.findall(r"#0[a0]0[0-9a-f]{3}\b", text)) & {figures.INK, figures.GRID, *figures.SERIES}
     assert "prefers-color-scheme: dark" in text
 
 
