@@ -17,6 +17,9 @@
 
 __thread struct gp_slot *gp_count_own;
 static __thread bool departed; /* it has given its slot back, and will end soon */
+static __thread struct counts {
+    uint64_t mallocs, frees, allocated_bytes, freed_bytes;
+} at_fork; /* the process's; for each thread, as two may fork at once */
 
 static enum { FRESH, STARTING, COUNTING, OFF } state;
 static struct gp_slot early;            /* of the time before COUNTING */
@@ -87,14 +90,6 @@ static void depart(void *unused)
         give_back(slot);
 }
 
-static void add_counts(struct gp_slot *to, const struct gp_slot *from)
-{
-    gp_count_add(&to->frees, atomic_load(&from->frees));
-    gp_count_add(&to->freed_bytes, atomic_load(&from->freed_bytes));
-    gp_count_add(&to->mallocs, atomic_load(&from->mallocs));
-    gp_count_add(&to->allocated_bytes, atomic_load(&from->allocated_bytes));
-}
-
 /* By this a reader knows when the process has executed a program that does not count. */
 static void name_program(struct gp_slot *slot)
 {
@@ -105,32 +100,47 @@ static void name_program(struct gp_slot *slot)
     atomic_store(&slot->program_inode, st.st_ino);
 }
 
+static void add_slot(struct counts *counts, const struct gp_slot *slot)
+{
+    counts->mallocs += atomic_load(&slot->mallocs);
+    counts->frees += atomic_load(&slot->frees);
+    counts->allocated_bytes += atomic_load(&slot->allocated_bytes);
+    counts->freed_bytes += atomic_load(&slot->freed_bytes);
+}
+
 /* This process's first slot, in which it begins with what it has already. */
-static void begin(const struct gp_slot *counts)
+static void begin(const struct counts *so_far)
 {
     struct gp_slot *slot = claim();
     state = slot ? COUNTING : OFF;
     if (!slot)
         return;
     owner = (uint64_t)getpid() << 32 | index_of(slot);
-    add_counts(slot, counts);
+    atomic_store(&slot->mallocs, so_far->mallocs);
+    atomic_store(&slot->frees, so_far->frees);
+    atomic_store(&slot->allocated_bytes, so_far->allocated_bytes);
+    atomic_store(&slot->freed_bytes, so_far->freed_bytes);
     name_program(slot);
     atomic_store_explicit(&slot->owner, owner, memory_order_release);
     shared = slot;
 }
 
-/* In a forked child. Its heap is a copy of its parent's, and so are its counts; those of other threads may
- * have gone on for a moment since. */
-static void begin_child(void)
+/* Before a fork. The child's heap is a copy of its parent's, and so are its counts; only what other threads
+ * do until the copy is made escapes. In the child it would be too late: the parent may have gone on. */
+static void before_fork(void)
 {
-    struct gp_slot inherited = {0};
     uint32_t used = atomic_load(&file->used);
+    at_fork = (struct counts){0};
     for (uint32_t i = 0; i < used; i++)
         if (atomic_load_explicit(&file->slots[i].owner, memory_order_acquire) == owner)
-            add_counts(&inherited, &file->slots[i]);
+            add_slot(&at_fork, &file->slots[i]);
+}
+
+static void after_fork(void)
+{
     gp_count_own = NULL;
     atomic_store(&vacant, 0);
-    begin(&inherited);
+    begin(&at_fork);
 }
 
 /* The parent may be gone and its number another's by now: what is not our file is not opened. */
@@ -160,11 +170,15 @@ void gp_count_start(void)
     int saved = errno;
     if (state != FRESH || !environ)
         return;
+    struct counts so_far = {0};
     state = STARTING; /* what the calls below allocate is counted early */
     const char *path = getenv(GP_SLOTS_VARIABLE);
     file = path ? map(path) : NULL;
-    if (file && pthread_key_create(&key, depart) == 0 && pthread_atfork(NULL, NULL, begin_child) == 0)
-        begin(&early);
+    bool able =
+        file && pthread_key_create(&key, depart) == 0 && pthread_atfork(before_fork, NULL, after_fork) == 0;
+    add_slot(&so_far, &early);
+    if (able)
+        begin(&so_far);
     else
         state = OFF;
     errno = saved;

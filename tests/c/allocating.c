@@ -1,14 +1,16 @@
 /* A program whose allocations are known, for test_allocations: it says what it has made, and stops.
  *
+ *   nothing    none
  *   known      one call of each function that allocates
  *   threads N  N threads that come and go, then a fork whose child does the same; told by oracle.c, for the C
  *              library allocates for each thread, too
- *   exec       a few allocations, then this program again as `known`
+ *   exec       many allocations, then this program again as `known`
  *
  * A line is "pid mallocs frees allocated_bytes freed_bytes", written without allocating. */
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,18 @@
 
 #define AT_ONCE 50
 #define BLOCKS 40
+
+static void require(bool truth)
+{
+    if (!truth)
+        abort();
+}
+
+/* Also when a test that has failed leaves it stopped. */
+static void die_with_parent(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
 
 static void say_and_stop(const uint64_t counts[4])
 {
@@ -72,8 +86,8 @@ static void call_each_once(void)
     made(strdup("a text"));
     made(memalign(64, 100));
     made(aligned_alloc(4096, 8192));
-    made(valloc(100));
-    made(pvalloc(100));
+    require((uintptr_t)made(valloc(100)) % (uintptr_t)sysconf(_SC_PAGESIZE) == 0);
+    require(malloc_usable_size(made(pvalloc(100))) >= (size_t)sysconf(_SC_PAGESIZE));
     made(reallocarray(NULL, 3, 1000));
     made(malloc(1 << 20)); /* a mapping of its own */
     released(grown(made(malloc(10)), 5000));
@@ -98,12 +112,14 @@ static void call_each_once(void)
 
 static pthread_key_t late;
 
-/* Allocates and frees when the thread's slot has been given back. */
+/* Allocates and frees when the thread's slot has been given back, as often as destructors are called. */
 static void run_late(void *block)
 {
-    void *volatile more = malloc(999);
-    free(more);
-    free(block);
+    for (int i = 0; i < 2 * BLOCKS; i++) {
+        void *volatile more = malloc(999);
+        free(more);
+    }
+    pthread_setspecific(late, block);
 }
 
 /* Half of the blocks are left for another thread to free. */
@@ -117,7 +133,7 @@ static void *come_and_go(void *blocks)
         else
             free(block);
     }
-    pthread_setspecific(late, malloc(100));
+    pthread_setspecific(late, &late);
     return NULL;
 }
 
@@ -127,8 +143,7 @@ static void run_threads(int count)
     pthread_t threads[AT_ONCE];
     for (int done = 0; done < count; done += AT_ONCE) {
         for (int i = 0; i < AT_ONCE; i++)
-            if (pthread_create(&threads[i], NULL, come_and_go, blocks[i]) != 0)
-                abort();
+            require(pthread_create(&threads[i], NULL, come_and_go, blocks[i]) == 0);
         for (int i = 0; i < AT_ONCE; i++) {
             pthread_join(threads[i], NULL);
             for (int k = 0; k < BLOCKS; k++)
@@ -145,7 +160,7 @@ static void fork_among_threads(int count)
     run_threads(count);
     pid_t child = fork();
     if (child == 0)
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        die_with_parent();
     run_threads(child ? AT_ONCE : count);
     oracle(counts);
     say_and_stop(counts);
@@ -154,13 +169,16 @@ static void fork_among_threads(int count)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "known";
+    die_with_parent();
     if (strcmp(what, "threads") == 0) {
         fork_among_threads(argc > 2 ? atoi(argv[2]) : AT_ONCE);
     } else if (strcmp(what, "exec") == 0) {
         call_each_once();
+        call_each_once();
         execl(argv[0], argv[0], "known", (char *)NULL);
     } else {
-        call_each_once();
+        if (strcmp(what, "nothing") != 0)
+            call_each_once();
         say_and_stop(known);
     }
     return 0;
