@@ -117,7 +117,8 @@ class MemoryCost:
             + "</tr>"
             for name, *texts in self._lines()
         )
-        remarks = "".join(f"<div>{escape(str(one))}</div>" for one in self.findings)
+        mark = "border-left:4px solid rgb(204,136,0);background:rgba(204,136,0,.12);padding:2px 8px"
+        remarks = "".join(f'<div style="{mark}">{escape(str(one))}</div>' for one in self.findings)
         return (
             f'<div style="color:inherit"><div><b>{escape(self._title())}</b></div>{remarks}'
             f'<table style="border-collapse:collapse;color:inherit"><tr>{heads}</tr>{rows}</table></div>'
