@@ -31,7 +31,7 @@ test-py: install ## the Python tests, against the installed package
 	$(BIN)/pytest -q
 
 lint: $(BIN)/.dev ## ruff, mypy, clang-format
-	$(BIN)/ruff check grpcperf tests
+	$(BIN)/ruff check grpcperf grpcperf_command.py tests
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
 
@@ -49,7 +49,7 @@ fuzz: $(BIN)/.dev ## a minute of libFuzzer on the wire room, from the kept corpu
 	@bash tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
 format: $(BIN)/.dev ## rewrite sources in the project's format
-	$(BIN)/ruff check --fix-only -q grpcperf tests
+	$(BIN)/ruff check --fix-only -q grpcperf grpcperf_command.py tests
 	$(BIN)/clang-format -i $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
 
 deps: ## install the system's packages that are missing (apt, as root or with sudo)

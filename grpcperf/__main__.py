@@ -1,7 +1,5 @@
 """`python -m grpcperf`: the same as the command `grpcperf`."""
 
-import sys
+from grpcperf_command import main
 
-from grpcperf.cli import main
-
-sys.exit(main())
+main()

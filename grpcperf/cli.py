@@ -12,10 +12,10 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from grpcperf import cli_compose
+from grpcperf import cli_compose, interrupts
 from grpcperf.arguments import parser
 from grpcperf.cli_options import (
     CHECK_FAILED,
@@ -43,7 +43,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # "µs" on a terminal that has no µ
     options = parser(_COMMANDS).parse_args(argv)
     raise_soft_limit()
+    with interrupts.heard_once():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
+        interrupts.let_through()
         code: int = options.run(options)
         if sys.stdout is not None:  # it may have been closed
             sys.stdout.flush()
@@ -51,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except InvalidRequest as error:
         return tell(error, USAGE)
     except KeyboardInterrupt as error:  # Interrupted too
-        return tell(str(error) or "interrupted", INTERRUPTED)
+        return _interrupted(options, str(error) or "interrupted")
     except Error as error:
         return tell(error, FAILED)
     except OSError as error:
@@ -59,6 +65,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED if isinstance(error, BrokenPipeError) else tell(error, FAILED)
+
+
+def _interrupted(options: argparse.Namespace, told: str) -> int:
+    """By a Ctrl-C that the command left to us: it has told nothing yet."""
+    if getattr(options, "json", False):
+        with suppress(OSError):
+            print_json({"valid": False, "findings": ["interrupted"]})
+    return tell(told, INTERRUPTED)
 
 
 # --- commands
@@ -73,10 +87,14 @@ def _serve(options: argparse.Namespace) -> int:
         pass
 
     def stop(*_: object) -> NoReturn:
+        answer(signal.SIG_IGN)  # once is enough
         raise Told
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    def answer(how: Any) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, how)
+
+    answer(stop)
     try:
         with _served(options) as server, _authority_file(options, server) as path:
             print(f"listening on {server.address} pid {server.pid}", flush=True)
@@ -146,25 +164,28 @@ def _served_tls(options: argparse.Namespace) -> Any:
 
 def _load(options: argparse.Namespace) -> int:
     from grpcperf import checks
-    from grpcperf.load import load
+    from grpcperf.load import load, unmeasured
     from grpcperf.result import Result
 
     wanted = [checks.parse(text) for text in options.check]
     spec = spec_of(options)
 
     def show(result: Result) -> None:
+        interrupts.ignore()
         if options.json:
             print_json(result.row())
         else:
             print(result)
 
-    with target_of(options) as target:
-        try:
+    result = None
+    try:
+        with target_of(options) as target:
             result = load(target, spec, progress=False if options.json else None)
-        except Interrupted as interrupted:
-            if interrupted.result is not None:
-                show(interrupted.result)
-            return tell("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        partial = interrupt.result if isinstance(interrupt, Interrupted) else result
+        if options.json or partial is not None:
+            show(partial or unmeasured(spec))
+        return tell("interrupted", INTERRUPTED)
     show(result)
     outcomes = [checks.judge(check, result) for check in wanted]
     for outcome in outcomes:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from grpcperf import interrupts
 from grpcperf.errors import InvalidRequest
 
 OK, FAILED, USAGE, INVALID, CHECK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -24,6 +25,7 @@ def tell(what: object, code: int) -> int:
 
 
 def print_json(document: Any) -> None:
+    interrupts.ignore()
     print(json.dumps(document, allow_nan=False), flush=True)
 
 

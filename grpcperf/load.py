@@ -268,8 +268,12 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
     try:
         return LoadRun(target, spec, probe(target))
     except KeyboardInterrupt:
-        result = _result(spec, dict(_NOTHING), {}, interrupted=True)
-        raise Interrupted("interrupted before anything was measured", result) from None
+        raise Interrupted("interrupted before anything was measured", unmeasured(spec)) from None
+
+
+def unmeasured(spec: Load) -> Result:
+    """The result of a run that was interrupted before it could measure anything."""
+    return _result(spec, dict(_NOTHING), {}, interrupted=True)
 
 
 def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
