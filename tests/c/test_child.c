@@ -342,7 +342,7 @@ static void test_abandoned_when_stopped(void)
     struct gp_child *child = shell("kill -KILL $$");
     CHECK(gp_child_wait(child, SOON));
     gp_child_abandon(child);
-    CHECK(count_fds() == before + 3); /* it was not stopped: its last words may be asked for */
+    CHECK(count_fds() == before + 4); /* it was not stopped: its last words may be asked for */
     gp_child_stop(child, SOON);
     gp_child_abandon(child);
     CHECK(count_fds() == before && gp_child_pidfd(child) == -1);

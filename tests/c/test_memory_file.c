@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -83,6 +85,47 @@ static void test_a_child_reads_them(void)
     free(big);
 }
 
+/* A writer that appends for ever finds its end where it was, and what is kept is the end. */
+static void test_trimming(void)
+{
+    static char piece[GP_MEMORY_FILE_KEPT];
+    struct stat st;
+    int fd = gp_memory_file("test", NULL, 0, 3);
+    CHECK(fcntl(fd, F_SETFL, O_APPEND) == 0);
+    for (int i = 0; i < 100; i++) {
+        memset(piece, i, sizeof piece);
+        CHECK(write(fd, piece, sizeof piece) == sizeof piece);
+        gp_memory_file_trim(fd);
+        CHECK(fstat(fd, &st) == 0 && st.st_size == (off_t)(i + 1) * GP_MEMORY_FILE_KEPT);
+        CHECK((uint64_t)st.st_blocks * 512 <= GP_MEMORY_FILE_MOST);
+        CHECK(pread(fd, piece, sizeof piece, (off_t)i * GP_MEMORY_FILE_KEPT) == sizeof piece);
+        CHECK(piece[0] == i && piece[sizeof piece - 1] == i);
+    }
+    close(fd);
+    gp_memory_file_trim(-1);
+}
+
+static bool tail_is(int fd, size_t size, const char *expected)
+{
+    char text[64];
+    size_t length = gp_memory_file_tail(fd, text, size);
+    return length == strlen(expected) && strcmp(text, expected) == 0;
+}
+
+static void test_tails_begin_with_a_line(void)
+{
+    const char said[] = "first line\nsecond\nthird\n";
+    int fd = gp_memory_file("test", said, sizeof said - 1, 3);
+    CHECK(tail_is(fd, 64, said));
+    CHECK(tail_is(fd, sizeof said, said));
+    CHECK(tail_is(fd, sizeof said - 1, "second\nthird\n"));
+    CHECK(tail_is(fd, 10, "third\n"));
+    CHECK(tail_is(fd, 4, "rd\n")); /* no line begins in what there is room for */
+    CHECK(tail_is(fd, 1, ""));
+    CHECK(tail_is(-1, 64, ""));
+    close(fd);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "reader") == 0)
@@ -91,5 +134,7 @@ int main(int argc, char **argv)
     test_lifting();
     test_all_or_none();
     test_a_child_reads_them();
+    test_trimming();
+    test_tails_begin_with_a_line();
     return 0;
 }

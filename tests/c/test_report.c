@@ -177,6 +177,42 @@ static void leaves(void)
     drop(hear(ANSWER(BYE)));
 }
 
+static void ask_in_vain(request_t *request, Grpcperf__Control__ToChild__WhatCase what)
+{
+    request->what_case = what;
+    ask(request);
+    CHECK(gp_report_answer(&report));
+    drop(hear(ANSWER(FAILURE)));
+}
+
+/* The launcher: it speaks for another process, and has nothing to tell of itself. */
+static void one_without_answers(void)
+{
+    Grpcperf__Control__Sample sample = GRPCPERF__CONTROL__SAMPLE__INIT;
+    Grpcperf__Control__GetCounters get = GRPCPERF__CONTROL__GET_COUNTERS__INIT;
+    Grpcperf__Control__ResetPeaks reset = GRPCPERF__CONTROL__RESET_PEAKS__INIT;
+    request_t request = GRPCPERF__CONTROL__TO_CHILD__INIT;
+
+    begin();
+    report = (struct gp_report){.fd = report.fd, .pid = 99};
+    CHECK(gp_report_ready(&report, 0, "") == 0);
+    reply_t *reply = hear(ANSWER(READY));
+    CHECK(reply->ready->pid == 99);
+    drop(reply);
+    request.sample = &sample;
+    ask_in_vain(&request, QUESTION(SAMPLE));
+    request.get_counters = &get;
+    ask_in_vain(&request, QUESTION(GET_COUNTERS));
+    request.reset_peaks = &reset;
+    ask_in_vain(&request, QUESTION(RESET_PEAKS));
+    leaves();
+    CHECK(gp_report_failure(&report, "cannot run") == 0);
+    reply = hear(ANSWER(FAILURE));
+    CHECK(strcmp(reply->failure->message, "cannot run") == 0);
+    drop(reply);
+    end();
+}
+
 static void a_parent_that_is_gone(void)
 {
     begin();
@@ -204,6 +240,7 @@ int main(void)
     unknown();
     leaves();
     end();
+    one_without_answers();
     a_parent_that_is_gone();
     return 0;
 }
