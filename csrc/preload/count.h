@@ -8,9 +8,8 @@
 
 #include "preload/slots.h"
 
-/* The calling thread's slot, NULL before it has one and when it is about to end. Initial-exec: a preloaded
- * object has its place in every thread's static block, and reaching it calls nothing. */
-extern __thread struct gp_slot *gp_count_own __attribute__((tls_model("initial-exec")));
+/* The calling thread's slot, NULL before it has one and when it is about to end. */
+extern __thread struct gp_slot *gp_count_own;
 
 /* Begin counting, when the environment says where. Nothing happens the second time, or while it is too early
  * in the life of the process to read the environment. Keeps errno. */
