@@ -31,8 +31,8 @@ def probe(address: str, timeout: float, tls: Tls | None = None) -> dict[str, Any
     initial_window_size, max_frame_size, max_header_list_size, header_table_size}, each an int or None where
     the peer sent none."""
 
-def benchmark_request(request_size: int, response_size: int) -> bytes:
-    """A serialized grpc.testing.SimpleRequest."""
+def benchmark_request(request_size: int, response_size: int, seed: int = 0) -> bytes:
+    """A serialized grpc.testing.SimpleRequest, its payload random bytes of that seed."""
 
 def histogram_slot(value_ns: int) -> int: ...
 def histogram_slot_high(slot: int) -> int: ...
@@ -88,8 +88,9 @@ Client = dict[str, Any]
 int or str, of C core); of wire: window (bytes, 0 its own), gzip, busy_poll (bool)."""
 
 Request = dict[str, Any]
-"""kind ("unary", "server_stream", "client_stream", "bidi", "bidi_free"), method, message (bytes), metadata
-(sequence of (str, str)), deadline (seconds, 0 none), messages (0: no bound)."""
+"""kind ("unary", "server_stream", "client_stream", "bidi", "bidi_free"), method, pool (tuple of
+bytes: the request, or those that each message is drawn from by seed), seed, metadata (sequence of (str, str
+or bytes)), deadline (seconds, 0 none), messages (0: no bound)."""
 
 Schedule = dict[str, Any]
 """Of an open loop: steps (sequence of (from, to, seconds), rates in calls per second; the last rate goes
@@ -131,9 +132,11 @@ class Run:
         """status {class name: count, only those that occurred}, causes (list of {status, calls, text}: why
         calls of the whole run ended badly, as far as the transport tells), not_sent; the histograms latency,
         errors, service, send_lag, queued, send_gap, first_message, message_gap, round_trip; ok_in_window,
-        all_in_window, messages_sent, messages_received, bursts, burst_calls, largest_burst, polls,
-        idle_polls, window_s, windows (list of {start_s, length_s, sent, ok, failed, entries}), connect_s,
-        connected, reconnects, drain_s, client_cpu_s, server_cpu_s, steal, pressure (shares; these four None
+        all_in_window, messages_sent, payload_sent (their bytes), messages_received, ahead (streams that are
+        OK for the client's end of them, though the server had not answered), settings (what peers allow at
+        the end, the least of all connections; None where there is no limit, or with core), bursts,
+        burst_calls, largest_burst, polls, idle_polls, window_s, windows (list of {start_s, length_s, sent,
+        ok, failed, entries}), connect_s, connected, reconnects, drain_s, client_cpu_s, server_cpu_s, steal, pressure (shares; these four None
         when not known), server_died, stopped: see csrc/load/run.h. A histogram is {count, overflow, sum_ns,
         min_ns, max_ns, entries}; entries are bytes: pairs of native uint64 (slot, count) in rising order of
         slot."""

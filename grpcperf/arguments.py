@@ -54,7 +54,11 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
 def _add_calls(parser: argparse.ArgumentParser) -> None:
     """What load and hold have in common."""
     parser.add_argument(
-        "--metadata", metavar="KEY=VALUE", action="append", default=[], help="may be repeated"
+        "--metadata",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="may be repeated; the VALUE of a KEY ending in -bin is base64",
     )
     parser.add_argument(
         "--channel-arg", metavar="KEY=VALUE", action="append", default=[], help="of gRPC C core"
@@ -116,7 +120,13 @@ def _add_load(parser: argparse.ArgumentParser, *, sweep: bool = False) -> None:
     add("--drain", metavar="TIME", help="what calls in flight at the end are waited for (1s)")
     add("--kind", metavar="KIND", help="unary, server_stream, client_stream, bidi or bidi_free")
     add("--method", metavar="/PKG.SERVICE/METHOD", help="of any server; with --request")
-    add("--request", metavar="FILE", help="one serialized request message")
+    add(
+        "--request",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a serialized request message; of several, each message sent is drawn by --seed",
+    )
     add("--request-size", metavar="SIZE", help="payload of a request (16), as 64KiB")
     add("--response-size", metavar="SIZE", help="payload of a response (16)")
     add("--messages-per-stream", metavar="N", help="(none: streams last as long as the run)")

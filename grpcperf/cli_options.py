@@ -53,16 +53,20 @@ def spec_of(options: argparse.Namespace) -> Any:
 
     given = {name: getattr(options, name) for name in SPEC_OPTIONS if getattr(options, name) is not None}
     if options.metadata:
-        given["metadata"] = pairs(options.metadata, "--metadata")
+        given["metadata"] = metadata_of(options.metadata)
     if options.channel_arg:
         given["channel_args"] = channel_args(options.channel_arg)
-    if options.request is not None:
-        try:
-            with open(options.request, "rb") as file:
-                given["request"] = file.read()
-        except OSError as error:
-            raise InvalidRequest(f"--request {options.request}: {error.strerror}") from None
+    if options.request:
+        given["request"] = [_content(path) for path in options.request]
     return Load(**given)
+
+
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise InvalidRequest(f"--request {path}: {error.strerror}") from None
 
 
 def target_of(options: argparse.Namespace) -> Any:
@@ -97,6 +101,12 @@ def _tls(options: argparse.Namespace) -> Any:
     from grpcperf.tls import TLS
 
     return TLS(**parts, verify=not options.insecure)
+
+
+def metadata_of(texts: Iterable[str]) -> dict[str, str | bytes]:
+    from grpcperf.metadata import from_shell
+
+    return from_shell(pairs(texts, "--metadata"))
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

@@ -100,6 +100,9 @@ def _outcomes(spec: Load, raw: Mapping[str, Any], interrupted: bool) -> Iterator
         )
     elif ok < threshold("few_samples") and not spec.is_endless:
         yield finding("few_samples", f"{ok:,} OK calls tell no p99", measured=ok)
+    if ahead := raw.get("ahead", 0):
+        message = f"the server had not read all of {ahead:,} of {calls:,} streams when the drain ended"
+        yield finding("messages_ahead", message, measured=ahead)
     if raw["connected"] < spec.connections:
         message = f"{raw['connected']:,} of {spec.connections:,} connections were established"
         yield finding(

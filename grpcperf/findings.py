@@ -98,6 +98,9 @@ RULES: dict[str, Rule] = {
     # What was measured has a property that one should know of.
     "few_samples": Rule("warning", 1000, "run longer, for p99 to have ten calls beyond it"),
     "not_steady": Rule("warning", 0.10, "a longer warmup, or a longer run, tells whether it comes to rest"),
+    "messages_ahead": Rule(
+        "warning", None, "messages/s is what the client wrote; a longer drain lets the server read the rest"
+    ),
     "server_stream_limit": Rule(
         "warning", None, "calls above the peer's limit wait in the client; open more connections"
     ),

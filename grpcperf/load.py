@@ -159,7 +159,7 @@ class LoadRun:
         return _result(
             self.spec,
             raw,
-            self._peer.settings,
+            {**_live(self._peer.settings, raw["settings"]), "tls": self.target.tls is not None},
             interrupted=interrupted,
             death=death,
             server_cpus=_cpus_of(self.target.pid),
@@ -204,6 +204,12 @@ def _result(spec: Load, raw: dict[str, Any], settings: Mapping[str, int | None],
     )
 
 
+def _live(probed: Mapping[str, int | None], at_end: Mapping[str, int | None]) -> Mapping[str, int | None]:
+    """What the peer's SETTINGS came to be by the end of the run; what the probe was told, where no connection
+    could say (with core, or when all were gone)."""
+    return {**probed, **at_end} if at_end.get("initial_window_size") is not None else probed
+
+
 def _cpus_of(pid: int | None) -> set[int] | None:
     """Those a process of this machine may run on; None when there is none, or no more."""
     try:
@@ -225,8 +231,8 @@ _HISTOGRAMS = (
     *("first_message", "message_gap", "round_trip"),
 )
 _COUNTS = (
-    *("not_sent", "ok_in_window", "all_in_window", "messages_sent", "messages_received"),
-    *("connected", "reconnects", "bursts", "burst_calls", "largest_burst", "polls", "idle_polls"),
+    *("not_sent", "ok_in_window", "all_in_window", "messages_sent", "payload_sent", "messages_received"),
+    *("ahead", "connected", "reconnects", "bursts", "burst_calls", "largest_burst", "polls", "idle_polls"),
 )
 _NOTHING: Mapping[str, Any] = {
     "status": {},
@@ -234,6 +240,7 @@ _NOTHING: Mapping[str, Any] = {
     **dict.fromkeys(_COUNTS, 0),
     "windows": [],
     "causes": [],
+    "settings": {},
     **dict.fromkeys(("window_s", "connect_s", "drain_s"), 0.0),
     **dict.fromkeys(("client_cpu_s", "server_cpu_s", "steal", "pressure")),
     "server_died": False,

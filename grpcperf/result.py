@@ -89,7 +89,7 @@ class Window:
     count."""
 
     start_s: float  # from the start of the measured window
-    length_s: float  # the last one may be shorter
+    length_s: float  # all alike, but the last may be shorter; twice as long once there are many
     sent: int  # calls handed to the transport inside it
     ok: int  # completions inside it, whenever the call was sent
     failed: int
@@ -127,7 +127,8 @@ def _causes(told: Iterable[Mapping[str, Any]]) -> tuple[Cause, ...]:
 
 _AS_IN_WINDOW = ("start_s", "length_s", "sent", "ok", "failed", "entries")
 _AS_IN_ENGINE = (
-    *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received", "not_sent"),
+    *("window_s", "ok_in_window", "all_in_window", "messages_sent", "payload_sent", "messages_received"),
+    "not_sent",
     *("bursts", "burst_calls", "largest_burst", "reconnects", "connect_s", "drain_s"),
     *("client_cpu_s", "server_cpu_s", "steal", "pressure"),
 )
@@ -154,6 +155,7 @@ class Result:
     ok_in_window: int
     all_in_window: int
     messages_sent: int = 0  # inside the measured window
+    payload_sent: int = 0  # bytes of these messages
     messages_received: int = 0
     not_sent: int = 0  # intended inside the measured window, and dropped (open loop)
     windows: tuple[Window, ...] = ()
@@ -256,9 +258,13 @@ class Result:
 
     @property
     def mib_per_s(self) -> float:
-        """Payload of requests: of OK calls for unary ones, of messages sent for streams."""
+        """Payload of requests: of OK calls for unary ones, of messages sent for streams. When those of a pool
+        have several sizes, by the mean of the messages that were sent."""
         requests = self.messages_sent_per_s if self.spec.is_stream else self.throughput_rps
-        return requests * self.spec.message_bytes / MIB
+        size = self.spec.message_bytes
+        if len(set(self.spec.payload_sizes)) > 1:
+            size = self.payload_sent / self.messages_sent if self.messages_sent else 0
+        return requests * size / MIB
 
     @property
     def response_mib_per_s(self) -> float | None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NoReturn, TypeVar
 
-from grpcperf import schedule, units
+from grpcperf import payloads, schedule, units
 from grpcperf.errors import InvalidRequest
+from grpcperf.metadata import check_metadata
 
 SERVICE = "/grpc.testing.BenchmarkService/"
 METHODS = {
@@ -27,7 +28,8 @@ DEFAULT_CONCURRENCY = 64
 
 # Calls in flight, connections: far above what a machine holds, far below where counters wrap.
 _MOST = 10_000_000
-_RESERVED = {"te", "content-type", "user-agent", "host", "connection", "transfer-encoding", "upgrade"}
+# What may be given as an array (of numpy, say): all else is one value.
+_LISTS = ("request", "request_size", "steps", "cpus")
 
 _C = TypeVar("_C", bound=type)
 
@@ -90,6 +92,11 @@ class Load:
     "bounded" lets it wait for 100 ms, "full" to the end of the run. What was dropped is `not_sent`.
     `steps` say how long the window is, unless `duration` or `calls` do.
 
+    `request` may be a pool, an iterable of requests: each message sent is drawn from it, as `seed`, its
+    connection, its call's number on that and its own number in the call say. So may `request_size`, a list
+    of sizes for the BenchmarkService's requests made here, whose payloads are random bytes of that seed:
+    `[16] * 64` for 64 different ones. A pool lies in memory, and costs some ns per message.
+
     `transport`: "wire" is a lean client of our own, "core" the gRPC C core's, whose costs per call are many
     times those of wire: it is there to be measured itself, and takes `channel_args` (C core's, by name:
     grpcperf.targets.channel_args.TABLE) and `keepalive` (gp.Keepalive). Of wire alone are
@@ -113,11 +120,11 @@ class Load:
     catch_up: str = "bounded"
     max_in_flight: int = 10_000
     think_time: float | str = 0.0
-    request_size: int | str = 16
+    request_size: Any = 16
     response_size: int | str = 16
     messages_per_stream: int | None = None
     deadline: float | str | None = None
-    metadata: Mapping[str, str | int] = field(default_factory=dict)
+    metadata: Mapping[str, str | int | bytes] = field(default_factory=dict)
     compression: str | None = None
     transport: str = DEFAULT_TRANSPORT
     pick: str = "round_robin"
@@ -135,6 +142,7 @@ class Load:
     _given: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
+        self._check_arrays()
         self._check_built()
         self._check_words()
         self._check_transport()
@@ -180,30 +188,52 @@ class Load:
         return self.max_in_flight if self.is_open_loop else self.concurrency
 
     @property
-    def message_bytes(self) -> int:
-        """Payload of one request: request_size, or the length of the request that was given."""
-        return int(self.request_size) if self.request is None else len(self.request)
+    def payload_sizes(self) -> tuple[int, ...]:
+        """Payload of each request of the pool: request_size, or the lengths of those that were given."""
+        if self.request is None:
+            return self.request_size if isinstance(self.request_size, tuple) else (self.request_size,)
+        return tuple(map(len, self.request)) if isinstance(self.request, tuple) else (len(self.request),)
+
+    @property
+    def message_bytes(self) -> int | float:
+        """Payload of one request; the mean of a pool."""
+        sizes = self.payload_sizes
+        return sizes[0] if len(set(sizes)) == 1 else sum(sizes) / len(sizes)
 
     @property
     def response_bytes(self) -> int:
         """Payload asked of one response; without meaning when the request was given."""
         return int(self.response_size)
 
-    def engine_request(self, benchmark_request: Callable[[int, int], bytes]) -> dict[str, Any]:
+    def engine_request(self, benchmark_request: Callable[[int, int, int], bytes]) -> dict[str, Any]:
         """The Request of _engine.pyi; `benchmark_request` is the engine's function of that name."""
-        message = self.request
-        if message is None:
-            message = benchmark_request(self.message_bytes, self.response_bytes)
+        if self.request is None:
+            pool = tuple(
+                benchmark_request(size, self.response_bytes, (self.seed + i) % 2**64)
+                for i, size in enumerate(self.payload_sizes)
+            )
+        else:
+            pool = self.request if isinstance(self.request, tuple) else (self.request,)
         return {
             "kind": self.kind,
             "method": self.path,
-            "message": message,
-            "metadata": [(key, str(value)) for key, value in self.metadata.items()],
+            "pool": pool,
+            "seed": self.seed,
+            "metadata": list(self.metadata.items()),
             "deadline": self.deadline or 0.0,
             "messages": self.messages_per_stream or 0,
         }
 
     # --- checks, in the order they are made
+
+    def _check_arrays(self) -> None:
+        for name in self._given:
+            value = getattr(self, name)
+            if isinstance(value, memoryview) or not (getattr(value, "ndim", 0) and hasattr(value, "tolist")):
+                continue
+            if name not in _LISTS:
+                raise InvalidRequest(f"{name} must be one value, not an array")
+            self._set(name, value.tolist())
 
     def _check_built(self) -> None:
         for name, default in _NOT_BUILT.items():
@@ -220,7 +250,7 @@ class Load:
             raise InvalidRequest(f"busy_poll must be True or False, not {self.busy_poll!r}")
         from grpcperf.targets import channel_args  # which is made with this module
 
-        self._set("metadata", check_metadata(self.metadata))
+        self._set("metadata", FrozenDict(check_metadata(self.metadata)))
         self._set("channel_args", channel_args.check_channel_args(self.channel_args, "client"))
         self._set("cpus", check_cpus(self.cpus))
 
@@ -250,7 +280,7 @@ class Load:
         ):
             raise InvalidRequest(f'method must be "/package.Service/Method", not {self.method!r}')
         if self.request is not None:
-            self._set("request", _serialized(self.request))
+            self._set("request", payloads.serialized(self.request))
             for name in ("request_size", "response_size"):
                 if name in self._given:
                     raise InvalidRequest(
@@ -271,8 +301,8 @@ class Load:
             )
         for name in ("warmup", "drain", "think_time"):
             self._set(name, units.seconds(getattr(self, name), name))
-        for name in ("request_size", "response_size"):
-            self._set(name, units.size_bytes(getattr(self, name), name))
+        self._set("request_size", payloads.sizes(self.request_size, "request_size"))
+        self._set("response_size", units.size_bytes(self.response_size, "response_size"))
         if self.deadline is not None:
             self._set("deadline", units.seconds(self.deadline, "deadline", above=True))
         self._set("seed", units.count(self.seed, "seed", low=0, high=2**64 - 1))
@@ -323,37 +353,13 @@ _NOT_BUILT: dict[str, Any] = {
 }
 
 
-def check_metadata(metadata: Any) -> FrozenDict:
-    """Metadata with lower-case keys and text values, as gRPC allows it on the wire. Raises InvalidRequest."""
-    if not isinstance(metadata, Mapping):
-        raise InvalidRequest(f"metadata must be a dict of texts, not {metadata!r}")
-    checked: dict[str, str] = {}
-    for given, value in metadata.items():
-        key = given.lower() if isinstance(given, str) else ""
-        if not re.fullmatch(r"[0-9a-z_.-]+", key):
-            raise InvalidRequest(f"metadata key {given!r} must be of the characters a-z 0-9 _ . -")
-        if key.startswith("grpc-") or key in _RESERVED:
-            raise InvalidRequest(f"metadata key {given!r} is reserved by gRPC")
-        if key.endswith("-bin"):
-            raise InvalidRequest(f"metadata key {given!r}: binary metadata is not built yet")
-        if key in checked:
-            raise InvalidRequest(f"metadata key {given!r} is given twice")
-        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-        if not isinstance(text, str) or not re.fullmatch(r"(?:[!-~](?:[ -~]*[!-~])?)?", text):
-            raise InvalidRequest(
-                f"metadata {given!r} must be printable ASCII without spaces at its ends, not {value!r}"
-            )
-        checked[key] = text
-    return FrozenDict(checked)
-
-
 def check_cpus(cpus: Any) -> tuple[int, ...] | None:
     """CPU numbers in rising order from ints or a text such as "0-3,5". Raises InvalidRequest."""
     if cpus is None:
         return None
     if isinstance(cpus, int):
         cpus = [cpus]
-    if not isinstance(cpus, Iterable):
+    if not isinstance(cpus, Iterable) or isinstance(cpus, (bytes, bytearray, memoryview)):
         raise InvalidRequest(f'cpus must be CPU numbers, as [0, 1] or "0-3,5", not {cpus!r}')
     wanted: set[int] = set()
     for part in cpus.split(",") if isinstance(cpus, str) else cpus:
@@ -366,19 +372,3 @@ def check_cpus(cpus: Any) -> tuple[int, ...] | None:
             'cpus must name at least one CPU, as [0, 1] or "0-3,5"; None leaves it to the system'
         )
     return tuple(sorted(wanted))
-
-
-def _serialized(request: Any) -> bytes:
-    if isinstance(request, (bytes, bytearray, memoryview)):
-        return bytes(request)
-    if hasattr(request, "SerializeToString"):
-        return bytes(request.SerializeToString())
-    if isinstance(request, dict):
-        raise InvalidRequest(
-            "request must be bytes or a protobuf message: a dict needs descriptors, not built yet"
-        )
-    if isinstance(request, Iterable) and not isinstance(request, str):
-        raise InvalidRequest(
-            "request: a pool of several requests is not built yet; give bytes or one message"
-        )
-    raise InvalidRequest(f"request must be bytes or a protobuf message, not {request!r:.60}")

@@ -75,6 +75,13 @@ def count(value: Any, name: str, *, low: int = 1, high: int = 2**31 - 1) -> int:
     return number
 
 
+def crossing(value: str, name: str) -> str:
+    """A text that C can be given. Raises InvalidRequest."""
+    if "\0" in value or any("\ud800" <= char <= "\udfff" for char in value):
+        raise InvalidRequest(f"{name} must be text without NUL and lone surrogates, not {shown(value)}")
+    return value
+
+
 def one_of(value: Any, name: str, choices: tuple[str, ...]) -> str:
     """One of the given words. Raises InvalidRequest."""
     if not isinstance(value, str) or value not in choices:

@@ -84,6 +84,7 @@ def test_a_good_run_has_no_findings():
         ({"status": {"UNAVAILABLE": 5, "INTERNAL": 3}}, {}, "all_failed"),
         ({"connected": 1}, {}, "fewer_connections_than_asked"),
         ({"status": {"OK": 999}}, {}, "few_samples"),
+        ({"ahead": 3}, {}, "messages_ahead"),
         ({"client_cpu_s": 1.9}, {}, "client_cpu_saturated"),
         ({}, {"settings": {"max_concurrent_streams": 31}}, "server_stream_limit"),
         ({}, {"client_cpus": {0, 1}, "server_cpus": {1, 2}}, "shared_cpus"),

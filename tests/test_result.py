@@ -55,6 +55,7 @@ def raw_result(ok=2000, failed=(), windows=20, **changes):
         "ok_in_window": ok,
         "all_in_window": ok + len(failures),
         "messages_sent": ok,
+        "payload_sent": ok * 16,
         "messages_received": ok,
         "window_s": 2.0,
         "windows": [

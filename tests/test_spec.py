@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import itertools
 import json
 import pickle
 from dataclasses import FrozenInstanceError, fields
@@ -11,7 +12,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpcperf.errors import InvalidRequest
+from grpcperf.metadata import from_shell
 from grpcperf.spec import KINDS, FrozenDict, Load, refuse_unknown
+
+
+class Message:
+    def SerializeToString(self):
+        return b"\x08\x01"
+
+
+class Broken:
+    def SerializeToString(self):
+        raise ValueError("a field is missing")
+
+
+class Array(list):
+    """As numpy's are: of more than one value, compared value by value."""
+
+    ndim = 1
+    tolist = list.copy
+    __hash__ = None
+
+    def __eq__(self, other):
+        raise ValueError("the truth value of an array is ambiguous")
 
 
 def test_the_defaults_are_the_published_ones():
@@ -87,9 +110,17 @@ def test_durations_and_sizes_become_numbers():
         ({"method": 5}, "method must be"),
         ({"method": "/pkg.Service/Method"}, "method /pkg.Service/Method needs request="),
         ({"request": {"field": 1}}, "request must be bytes or a protobuf message: a dict needs descriptors"),
-        ({"request": [b"a", b"b"]}, "request: a pool of several requests is not built yet"),
-        ({"request": (b for b in [b"a"])}, "request: a pool of several requests is not built yet"),
-        ({"request": "text"}, "request must be bytes or a protobuf message, not 'text'"),
+        ({"request": []}, "request is a pool without a request"),
+        ({"request": {b"a"}}, "request must be .* for a set has no order"),
+        ({"request": [b"a", "b"]}, r"request\[1\] must be bytes or a protobuf message, not 'b'"),
+        ({"request": [{"field": 1}]}, r"request\[0\] must be bytes .* a dict needs descriptors"),
+        ({"request": itertools.repeat(b"")}, "request: a pool is .* at most 1,000,000 requests"),
+        ({"request": "text"}, "request must be bytes, a protobuf message or a list of these, not 'text'"),
+        ({"request": Broken()}, "request cannot be serialized: a field is missing"),
+        ({"request_size": []}, "request_size is a pool without a request"),
+        ({"request_size": [16, -1]}, r"request_size\[1\] must be a size from 0 to 1 GiB, .* not -1"),
+        ({"request_size": ["1GiB", 1]}, "request_size: a pool is .* of 1 GiB together"),
+        ({"request_size": b"16"}, "request_size must be a size .* not b'16'"),
         ({"request": 5}, "request must be bytes"),
         ({"request": b"", "request_size": 16}, "request_size .* contradicts request="),
         ({"metadata": [("a", "b")]}, "metadata must be a dict"),
@@ -97,7 +128,10 @@ def test_durations_and_sizes_become_numbers():
         ({"metadata": {":path": "x"}}, "metadata key ':path' must be"),
         ({"metadata": {"grpc-timeout": "x"}}, "metadata key 'grpc-timeout' is reserved"),
         ({"metadata": {"TE": "x"}}, "metadata key 'TE' is reserved"),
-        ({"metadata": {"token-bin": "x"}}, "binary metadata is not built yet"),
+        ({"metadata": {"token-bin": "x"}}, "metadata 'token-bin' is binary, .* must be bytes, not 'x'"),
+        ({"metadata": {"Token-Bin": 1}}, "metadata 'token-bin' is binary, .* not 1"),
+        ({"metadata": {"token": b"x"}}, "metadata 'token' must be printable ASCII .* end in -bin"),
+        ({"metadata": {"a": "\udc80"}}, "metadata 'a' must be printable ASCII"),
         ({"metadata": {"A": "1", "a": "2"}}, "metadata key 'a' is given twice"),
         ({"metadata": {"a": "line\nbreak"}}, "metadata 'a' must be printable ASCII"),
         ({"metadata": {"a": " space"}}, "metadata 'a' must be printable ASCII"),
@@ -110,12 +144,19 @@ def test_durations_and_sizes_become_numbers():
         ({"channel_args": {"a": 1}}, "unknown channel argument 'a'"),
         ({"channel_args": {"unchecked:a": 2**31}}, r":a'\] must be a whole number from -2,147,483,648"),
         ({"channel_args": {"unchecked:a": 1.5}}, r"channel_args\['unchecked:a'\] must be a whole number"),
-        ({"channel_args": {"unchecked:a": "x\0y"}}, r"channel_args\['unchecked:a'\]"),
+        ({"channel_args": {"unchecked:a": "x\0y"}}, r"channel_args\['unchecked:a'\] must be text without"),
+        ({"channel_args": {"unchecked:a": "\udc80"}}, r"channel_args\['unchecked:a'\] .* lone surrogates"),
+        ({"channel_args": {"\udc80": 1}}, "channel_args: .* is not the name"),
         ({"cpus": []}, "cpus must name at least one CPU"),
         ({"cpus": [-1]}, "cpus must be a whole number from 0 to"),
         ({"cpus": "3-1"}, "cpus must be a whole number from 3 to"),
         ({"cpus": "a"}, "cpus must be a whole number"),
         ({"cpus": 1.5}, "cpus must be CPU numbers"),
+        ({"cpus": b"1"}, "cpus must be CPU numbers, .* not b'1'"),
+        ({"cpus": "\udc80"}, "cpus must be a whole number"),
+        ({"kind": Array([1, 2])}, "kind must be one value, not an array"),
+        ({"rate": Array([1, 2])}, "rate must be one value, not an array"),
+        ({"pick": Array([1, 2])}, "pick must be one value, not an array"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_and_named(arguments, says):
@@ -308,9 +349,31 @@ def test_each_kind_has_its_method(kind):
     assert spec.is_stream is (kind != "unary")
 
 
+def test_a_pool_is_kept_as_bytes_in_its_order():
+    spec = Load(method="/a/b", request=(one for one in [b"a", bytearray(b"bcd"), Message()]))
+    assert spec.request == (b"a", b"bcd", b"\x08\x01")
+    assert (spec.payload_sizes, spec.message_bytes) == ((1, 3, 2), 2)
+    assert spec.replace(seed=1).request == spec.request  # also of what can be walked through once
+    assert Load(request=[b"abc"]) == Load(request=b"abc")
+    assert pickle.loads(pickle.dumps(spec)) == spec
+    assert hash(spec) == hash(spec.replace())
+    spec = Load(request_size=[16, "1KiB", 10])
+    assert (spec.request_size, spec.payload_sizes, spec.message_bytes) == ((16, 1024, 10),) * 2 + (350,)
+    assert Load(request_size=[16]) == Load()
+    assert Load(request_size=Array([1, 2])).request_size == (1, 2)
+
+
 def test_metadata_is_as_grpc_has_it():
     spec = Load(metadata={"Grpcperf-Delay-US": 20000, "x-trace.id": "a b", "empty": ""})
     assert spec.metadata == {"grpcperf-delay-us": "20000", "x-trace.id": "a b", "empty": ""}
+    binary = Load(metadata={"A-Bin": b"\0\xff", "b-bin": bytearray(), "c-bin": memoryview(b"x")})
+    assert binary.metadata == {"a-bin": b"\0\xff", "b-bin": b"", "c-bin": b"x"}
+    assert from_shell({"a": "AP8", "a-bin": "AP8", "B-BIN": "AP8="}) == {
+        "a": "AP8", "a-bin": b"\0\xff", "B-BIN": b"\0\xff",
+    }  # fmt: skip
+    for text in ("AP8!", "A", "ü", "AP8=="):
+        with pytest.raises(InvalidRequest, match=r"metadata a-bin: .* is not base64"):
+            from_shell({"a-bin": text})
 
 
 def test_channel_args_and_cpus_are_normalised():
@@ -323,11 +386,6 @@ def test_channel_args_and_cpus_are_normalised():
     assert Load(cpus=2).cpus == (2,)
 
 
-class Message:
-    def SerializeToString(self):
-        return b"\x08\x01"
-
-
 @pytest.mark.parametrize(
     "request_", [b"\x08\x01", bytearray(b"\x08\x01"), memoryview(b"\x08\x01"), Message()]
 )
@@ -338,19 +396,28 @@ def test_any_method_with_its_request(request_):
 
 
 def test_what_the_engine_is_given():
-    def encode(request_size, response_size):
-        return b"%d:%d" % (request_size, response_size)
+    def encode(request_size, response_size, seed):
+        return b"%d:%d:%d" % (request_size, response_size, seed)
 
     spec = Load(
-        kind="bidi", request_size=3, response_size=5, messages_per_stream=7, deadline="1s", metadata={"a": 1}
+        kind="bidi",
+        request_size=3,
+        response_size=5,
+        messages_per_stream=7,
+        deadline="1s",
+        metadata={"a": 1, "b-bin": b"\0"},
     )
     assert spec.engine_request(encode) == {
         "kind": "bidi",
         "method": "/grpc.testing.BenchmarkService/StreamingCall",
-        "message": b"3:5",
-        "metadata": [("a", "1")],
+        "pool": (b"3:5:0",),
+        "seed": 0,
+        "metadata": [("a", "1"), ("b-bin", b"\0")],
         "deadline": 1.0,
         "messages": 7,
     }
     own = Load(method="/a/b", request=b"xyz").engine_request(encode)
-    assert (own["message"], own["method"], own["deadline"], own["messages"]) == (b"xyz", "/a/b", 0.0, 0)
+    assert (own["pool"], own["method"], own["deadline"], own["messages"]) == ((b"xyz",), "/a/b", 0.0, 0)
+    pool = Load(request_size=[3, 4], seed=2**64 - 1).engine_request(encode)
+    assert (pool["pool"], pool["seed"]) == ((b"3:16:%d" % (2**64 - 1), b"4:16:0"), 2**64 - 1)
+    assert Load(request=[b"x", b""]).engine_request(encode)["pool"] == (b"x", b"")

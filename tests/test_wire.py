@@ -88,7 +88,7 @@ def test_gzip_is_read_by_the_server_and_answers_are_read(server, kind):
 def test_compressed_requests_are_smaller():
     sizes = {}
     for compression in (None, "gzip"):
-        spec = gp.Load(request_size=30_000, concurrency=1, duration=0.3, warmup=0, drain=0)
+        spec = gp.Load(request=bytes(30_000), concurrency=1, duration=0.3, warmup=0, drain=0)
         with recorder() as (address, connections):
             gp.load(address, spec, compression=compression)
         sizes[compression] = len(connections[1])

@@ -1,7 +1,8 @@
-/* How calls end: the names, and when OK is OK. */
+/* How calls end: the names, and when OK is OK; which metadata is binary. */
 #include "base/call.h"
 
 #include <assert.h>
+#include <string.h>
 
 const char *gp_class_name(enum gp_class class)
 {
@@ -14,6 +15,23 @@ const char *gp_class_name(enum gp_class class)
 
     assert((unsigned)class < GP_CLASS_COUNT);
     return names[class];
+}
+
+bool gp_metadata_is_binary(const char *key)
+{
+    size_t size = strlen(key);
+
+    return size > 4 && strcmp(key + size - 4, "-bin") == 0;
+}
+
+size_t gp_metadata_value_bytes(const struct gp_metadata *metadata)
+{
+    return gp_metadata_is_binary(metadata->key) ? metadata->value_bytes : strlen(metadata->value);
+}
+
+bool gp_call_is_said(enum gp_kind kind, bool parked, uint32_t messages, bool ending, uint32_t sent)
+{
+    return kind == GP_KIND_CLIENT_STREAM && !parked && messages == 0 && ending && sent > 0;
 }
 
 bool gp_call_is_complete(enum gp_kind kind, bool parked, uint32_t messages, uint32_t sent, uint32_t received)

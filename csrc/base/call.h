@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/random.h"
+
 enum gp_kind {
     GP_KIND_UNARY,
     GP_KIND_SERVER_STREAM,
@@ -37,6 +39,17 @@ const char *
 
 struct gp_metadata {
     const char *key, *value;
+    size_t
+        value_bytes; /* of a binary one, which holds bytes of any kind. The value of others ends with NUL */
+};
+
+bool gp_metadata_is_binary(const char *key); /* gRPC: those whose key ends in -bin */
+size_t gp_metadata_value_bytes(const struct gp_metadata *metadata);
+
+/* A serialized request message. */
+struct gp_payload {
+    const void *bytes;
+    size_t size;
 };
 
 /* What every call of a client asks for. */
@@ -45,6 +58,9 @@ struct gp_request {
     const char *method;  /* "/package.Service/Method" */
     const void *message; /* one serialized request message, sent by each call (and for each message) */
     size_t message_bytes;
+    const struct gp_payload *pool; /* or several, of which each message to be sent is drawn: gp_call_draw */
+    uint32_t pool_count;           /* 0: `message` */
+    uint64_t seed;
     const struct gp_metadata *metadata;
     size_t metadata_count;
     uint64_t deadline_ns; /* a span from the moment of sending; 0: none */
@@ -73,14 +89,31 @@ bool gp_call_is_complete(enum gp_kind kind, bool parked, uint32_t messages, uint
 enum gp_class gp_call_judge_ok(enum gp_kind kind, bool parked, uint32_t messages, uint32_t sent,
                                uint32_t received);
 
+/* Which of a pool of `count` payloads is the `message`-th (from 0) of the `call`-th on a connection. It
+ * follows from these and the seed alone, so that runs can be repeated and nothing is kept or locked to know
+ * it. */
+static inline uint32_t gp_call_draw(uint64_t seed, uint32_t connection, uint32_t call, uint32_t message,
+                                    uint32_t count)
+{
+    uint64_t of_call = gp_random_at(seed, (uint64_t)connection << 32 | call);
+
+    return (uint32_t)((gp_random_at(of_call, message) >> 32) * count >> 32);
+}
+
+/* Whether a call in flight has said all that it was to: a client_stream without a bound that was told to end
+ * (gp_client_end). It is OK also when it is cancelled then, for its end is the client's; how much of it the
+ * peer has read is not known, and `ahead` in its event says so. `sent`: its messages. */
+bool gp_call_is_said(enum gp_kind kind, bool parked, uint32_t messages, bool ending, uint32_t sent);
+
 /* A call that has ended. */
 struct gp_event {
     uint64_t id;
     uint64_t sent_ns, done_ns; /* gp_clock_now_ns; of a call that never went out sent_ns is done_ns */
     uint32_t messages_received;
     enum gp_class class : 16;
-    bool held : 1; /* it waited for the peer's limit on streams, or for a connection: sent_ns is after it was
-                      submitted (wire) */
+    bool held : 1;  /* it waited for the peer's limit on streams, or for a connection: sent_ns is after it was
+                       submitted (wire) */
+    bool ahead : 1; /* OK, but cancelled before the peer had answered: gp_call_is_said */
     bool refused : 1; /* the peer is known not to have begun it, so that it may be submitted again (wire) */
 };
 

@@ -4,25 +4,17 @@
 #include <assert.h>
 #include <math.h>
 
-/* Spreads any seed, 0 included, over the whole state; never gives the all-zero state xoshiro cannot leave. */
-static uint64_t splitmix64(uint64_t *seed)
-{
-    uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 static uint64_t rotate_left(uint64_t x, int by)
 {
     return (x << by) | (x >> (64 - by));
 }
 
+/* splitmix64 spreads any seed, 0 included, over the whole state; it never gives the all-zero state xoshiro
+ * cannot leave. */
 void gp_random_init(struct gp_random *random, uint64_t seed)
 {
-    for (int i = 0; i < 4; i++)
-        random->state[i] = splitmix64(&seed);
+    for (unsigned i = 0; i < 4; i++)
+        random->state[i] = gp_random_at(seed, i);
 }
 
 uint64_t gp_random_u64(struct gp_random *random)

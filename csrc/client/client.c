@@ -77,6 +77,25 @@ void gp_client_stats(const struct gp_client *client, struct gp_client_stats *sta
     client->transport->stats(client, stats);
 }
 
+void gp_client_peer_init(struct gp_client_peer *peer)
+{
+    memset(peer, 0xff, sizeof *peer);
+}
+
+static void take_least(uint32_t *into, uint32_t other)
+{
+    if (other < *into)
+        *into = other;
+}
+
+void gp_client_peer_least(struct gp_client_peer *into, const struct gp_client_peer *other)
+{
+    take_least(&into->max_concurrent_streams, other->max_concurrent_streams);
+    take_least(&into->initial_window_size, other->initial_window_size);
+    take_least(&into->max_frame_size, other->max_frame_size);
+    take_least(&into->max_header_list_size, other->max_header_list_size);
+}
+
 size_t gp_client_causes(const struct gp_client *client, struct gp_client_cause causes[GP_CLIENT_CAUSES])
 {
     return client->transport->causes ? client->transport->causes(client, causes) : 0;

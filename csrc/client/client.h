@@ -49,18 +49,28 @@ struct gp_client_opts {
         *owner; /* the clients of one run have the same; NULL: it stands for itself (gp_client_cpu_known) */
 };
 
+/* What the peers' SETTINGS allow now: the least of all connections. UINT32_MAX: no limit, or no connection.
+ */
+struct gp_client_peer {
+    uint32_t max_concurrent_streams, initial_window_size, max_frame_size, max_header_list_size;
+};
+
+void gp_client_peer_init(struct gp_client_peer *peer); /* of no connection */
+void gp_client_peer_least(struct gp_client_peer *into, const struct gp_client_peer *other);
+
 struct gp_client_stats {
     uint32_t connected; /* connections established by connect */
     uint32_t reconnects;
     uint64_t messages_sent; /* handed to the transport; unary calls' count too */
+    uint64_t payload_sent;  /* their bytes, as they were given */
     uint64_t messages_received;
     /* The rest is wire's; core leaves it 0. */
     uint64_t retried;           /* calls that the peer is known not to have begun, sent again elsewhere */
     uint64_t polls, idle_polls; /* times the kernel was asked for what is ready, and had nothing */
     uint64_t setups; /* connections set up, from socket to the peer's SETTINGS, and how long it took */
     uint64_t setup_min_ns, setup_max_ns, setup_sum_ns;
-    uint64_t tls_resumed;            /* of them, those that took up an earlier TLS session */
-    uint32_t max_concurrent_streams; /* the least that a peer allows on a connection; UINT32_MAX: no limit */
+    uint64_t tls_resumed; /* of them, those that took up an earlier TLS session */
+    struct gp_client_peer peer;
 };
 
 /* Why calls ended badly. */
@@ -98,7 +108,8 @@ size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t 
 /* Let streams that have no bound end as OK after the message they are at. */
 void gp_client_end(struct gp_client *client);
 
-/* Cancel every call in flight; they finish through poll, soon. */
+/* Cancel every call in flight; they finish through poll, soon. As CANCELLED, but for those that
+ * gp_call_is_said is true of. */
 void gp_client_cancel_all(struct gp_client *client);
 
 void gp_client_stats(const struct gp_client *client, struct gp_client_stats *stats);

@@ -30,14 +30,16 @@ enum core_step {
 struct core_call {
     grpc_call *call; /* NULL while the id is not in flight */
     uint64_t sent_ns;
-    uint32_t sent, received; /* messages */
-    uint32_t burst;          /* of them, sent in a row */
-    uint32_t rests_at;       /* its place among the resting, from 1; 0: it does not rest */
-    uint8_t batches;         /* outstanding */
-    bool sending;            /* a SEND is among them */
+    uint32_t connection, number; /* the number-th call (from 0) of that channel */
+    uint32_t sent, received;     /* messages */
+    uint32_t burst;              /* of them, sent in a row */
+    uint32_t rests_at;           /* its place among the resting, from 1; 0: it does not rest */
+    uint8_t batches;             /* outstanding */
+    bool sending;                /* a SEND is among them */
     bool half_closed;
     bool over;  /* the status is here: nothing new is begun */
     bool ended; /* the client has ended it, as OK */
+    bool ahead; /* as in its event */
     grpc_status_code status;
     grpc_slice details; /* of the status; kept until the next call */
     grpc_byte_buffer *incoming;
@@ -49,7 +51,8 @@ struct core_channel {
     grpc_channel *channel;
     void *method; /* the method, registered with this channel */
     grpc_connectivity_state state;
-    bool lost; /* it was ready, and then was not */
+    uint32_t calls; /* so many were begun on it */
+    bool lost;      /* it was ready, and then was not */
 } __attribute__((aligned(CORE_TAG_ALIGN)));
 
 struct core_client {
@@ -75,12 +78,14 @@ struct core_client {
     uint64_t deadline_ns;
     uint32_t messages;
     bool parked;
-    bool ending;  /* gp_client_end was called */
-    bool closing; /* it is being destroyed */
-    grpc_slice message;
+    bool ending;          /* gp_client_end was called */
+    bool closing;         /* it is being destroyed */
+    grpc_slice *payloads; /* messages, one at least */
+    uint32_t payload_count;
+    uint64_t seed;
     grpc_metadata *metadata;
     size_t metadata_count;
-    uint64_t messages_sent, messages_received;
+    uint64_t messages_sent, payload_sent, messages_received;
     struct gp_message_times *times; /* NULL: not wanted */
     struct gp_usage usage;
 };
@@ -121,11 +126,14 @@ void core_begin_close(struct core_call *call);
 
 void core_call_init(struct core_call *call);
 void core_call_fini(struct core_call *call);
-void core_call_start(struct core_client *client, struct core_call *call, const struct core_channel *channel);
+void core_call_start(struct core_client *client, struct core_call *call, struct core_channel *channel);
 
 /* A call that sends headers alone and is there for what its status tells. */
-void core_call_ask(struct core_client *client, struct core_call *call, const struct core_channel *channel,
+void core_call_ask(struct core_client *client, struct core_call *call, struct core_channel *channel,
                    uint64_t until_ns);
+
+/* Cancel it. One that has said all it was to is OK then. */
+void core_call_cancel(struct core_client *client, struct core_call *call);
 
 /* The queue was found empty: streams that paused for that go on sending. */
 void core_call_wake(struct core_client *client);

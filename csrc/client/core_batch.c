@@ -31,17 +31,27 @@ static void add_headers(struct batch *batch, const struct core_client *client)
     op->data.send_initial_metadata.maybe_compression_level.is_set = 0;
 }
 
+static grpc_slice next_message(const struct core_client *client, const struct core_call *call)
+{
+    if (client->payload_count == 1)
+        return client->payloads[0];
+    return client->payloads[gp_call_draw(client->seed, call->connection, call->number, call->sent,
+                                         client->payload_count)];
+}
+
 /* gRPC takes the slices out of the byte buffer and leaves the buffer itself: putting the slice in again is
  * what a copy of the buffer would do, without the allocation. */
 static void add_message(struct batch *batch, struct core_client *client, struct core_call *call)
 {
     grpc_slice_buffer *slices = &call->outgoing->data.raw.slice_buffer;
+    grpc_slice message = next_message(client, call);
 
     grpc_slice_buffer_reset_and_unref(slices);
-    grpc_slice_buffer_add(slices, grpc_slice_ref(client->message));
+    grpc_slice_buffer_add(slices, grpc_slice_ref(message));
     add(batch, GRPC_OP_SEND_MESSAGE)->data.send_message.send_message = call->outgoing;
     call->sent++;
     client->messages_sent++;
+    client->payload_sent += GRPC_SLICE_LENGTH(message);
 }
 
 static void add_half_close(struct batch *batch, struct core_call *call)

@@ -22,6 +22,15 @@
 
 #define SEND_BURST 64u
 
+gpr_timespec core_time(uint64_t ns)
+{
+    if (ns == UINT64_MAX)
+        return gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    return (gpr_timespec){.tv_sec = (int64_t)(ns / GP_NS_PER_S),
+                          .tv_nsec = (int32_t)(ns % GP_NS_PER_S),
+                          .clock_type = GPR_CLOCK_MONOTONIC};
+}
+
 void core_call_init(struct core_call *call)
 {
     memset(call, 0, sizeof *call);
@@ -76,12 +85,14 @@ static void begin_stream(struct core_client *client, struct core_call *call)
         core_begin_send(client, call, false);
 }
 
-static void open_call(struct core_client *client, struct core_call *call, const struct core_channel *channel,
+static void open_call(struct core_client *client, struct core_call *call, struct core_channel *channel,
                       uint64_t until_ns)
 {
     assert(!call->call);
     call->sent = call->received = call->burst = 0;
-    call->sending = call->half_closed = call->over = call->ended = false;
+    call->sending = call->half_closed = call->over = call->ended = call->ahead = false;
+    call->connection = (uint32_t)(channel - client->channels);
+    call->number = channel->calls++;
     grpc_slice_unref(call->details);
     call->details = grpc_empty_slice();
     call->call =
@@ -92,7 +103,7 @@ static void open_call(struct core_client *client, struct core_call *call, const 
 
 /* A deadline must be known when the call is made, which comes before the sending: then both count from the
  * same moment, or a thread that loses its CPU in between would see a deadline expire early. */
-void core_call_start(struct core_client *client, struct core_call *call, const struct core_channel *channel)
+void core_call_start(struct core_client *client, struct core_call *call, struct core_channel *channel)
 {
     uint64_t made_ns = client->deadline_ns > 0 ? gp_clock_now_ns() : 0;
 
@@ -104,7 +115,7 @@ void core_call_start(struct core_client *client, struct core_call *call, const s
     begin_stream(client, call);
 }
 
-void core_call_ask(struct core_client *client, struct core_call *call, const struct core_channel *channel,
+void core_call_ask(struct core_client *client, struct core_call *call, struct core_channel *channel,
                    uint64_t until_ns)
 {
     open_call(client, call, channel, until_ns);
@@ -162,6 +173,14 @@ static void leave_rest(struct core_client *client, struct core_call *call)
 static void end_ok(struct core_call *call)
 {
     call->ended = true;
+    grpc_call_cancel(call->call, NULL);
+}
+
+/* A message that gRPC has not taken yet is not one that was said. */
+void core_call_cancel(struct core_client *client, struct core_call *call)
+{
+    call->ahead = !call->over && gp_call_is_said(client->kind, client->parked, client->messages,
+                                                 client->ending, call->sent - call->sending);
     grpc_call_cancel(call->call, NULL);
 }
 
@@ -227,7 +246,7 @@ static void go_on(struct core_client *client, struct core_call *call, enum core_
 
 static enum gp_class judge(const struct core_client *client, const struct core_call *call)
 {
-    if (call->ended)
+    if (call->ended || call->ahead)
         return GP_CLASS_OK;
     if ((unsigned)call->status > GP_CLASS_UNAUTHENTICATED) /* a server may send any number */
         return GP_CLASS_UNKNOWN;
@@ -239,11 +258,13 @@ static enum gp_class judge(const struct core_client *client, const struct core_c
 static void finish(struct core_client *client, struct core_call *call, uint64_t now_ns,
                    struct gp_event *event)
 {
+    call->ahead &= call->status == GRPC_STATUS_CANCELLED; /* else it ended by itself at that moment */
     event->sent_ns = call->sent_ns;
     event->done_ns = now_ns;
     event->messages_received = call->received;
     event->class = judge(client, call);
     event->held = event->refused = false;
+    event->ahead = call->ahead;
     if (call->rests_at > 0)
         leave_rest(client, call);
     grpc_call_unref(call->call);

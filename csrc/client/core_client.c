@@ -61,15 +61,6 @@ const char *gp_client_core_version(void)
     return grpc_version_string();
 }
 
-gpr_timespec core_time(uint64_t ns)
-{
-    if (ns == UINT64_MAX)
-        return gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    return (gpr_timespec){.tv_sec = (int64_t)(ns / GP_NS_PER_S),
-                          .tv_nsec = (int32_t)(ns % GP_NS_PER_S),
-                          .clock_type = GPR_CLOCK_MONOTONIC};
-}
-
 /* --- create ------------------------------------------------------------------------------------ */
 
 static void *aligned_zeros(size_t count, size_t size)
@@ -308,7 +299,7 @@ static void cancel_all(struct gp_client *base)
 
     for (uint32_t i = 0; i < client->call_count; i++)
         if (client->calls[i].call)
-            grpc_call_cancel(client->calls[i].call, NULL);
+            core_call_cancel(client, &client->calls[i]);
 }
 
 static void stats(const struct gp_client *base, struct gp_client_stats *stats)
@@ -318,7 +309,9 @@ static void stats(const struct gp_client *base, struct gp_client_stats *stats)
     *stats = (struct gp_client_stats){.connected = client->connected,
                                       .reconnects = client->reconnects,
                                       .messages_sent = client->messages_sent,
+                                      .payload_sent = client->payload_sent,
                                       .messages_received = client->messages_received};
+    gp_client_peer_init(&stats->peer);
 }
 
 static uint64_t cpu_ns(struct gp_client *base)

@@ -96,13 +96,31 @@ static int copy_metadata(struct core_client *client, const struct gp_request *re
         grpc_metadata *made = &client->metadata[client->metadata_count++];
 
         made->key = grpc_slice_from_copied_string(wanted->key);
-        made->value = grpc_slice_from_copied_string(wanted->value);
+        made->value = grpc_slice_from_copied_buffer(wanted->value, gp_metadata_value_bytes(wanted));
         if (!grpc_header_key_is_legal(made->key) || wanted->key[0] == ':')
             return gp_error_set(err, GP_ERROR_INVALID,
                                 "metadata key \"%s\" must be of a-z, 0-9, '-', '_' and '.'", wanted->key);
         if (!grpc_is_binary_header(made->key) && !grpc_header_nonbin_value_is_legal(made->value))
             return gp_error_set(err, GP_ERROR_INVALID, "metadata %s: its value must be printable ASCII",
                                 wanted->key);
+    }
+    return 0;
+}
+
+static int copy_messages(struct core_client *client, const struct gp_request *request)
+{
+    const struct gp_payload one = {request->message, request->message_bytes};
+    const struct gp_payload *given = request->pool_count > 0 ? request->pool : &one;
+    uint32_t count = request->pool_count > 0 ? request->pool_count : 1;
+
+    client->payloads = calloc(count, sizeof *client->payloads);
+    if (!client->payloads)
+        return -1;
+    for (; client->payload_count < count; client->payload_count++) {
+        const struct gp_payload *payload = &given[client->payload_count];
+
+        client->payloads[client->payload_count] =
+            grpc_slice_from_copied_buffer(payload->bytes, payload->size);
     }
     return 0;
 }
@@ -116,10 +134,10 @@ int core_opts_copy(struct core_client *client, const struct gp_client_opts *opts
     client->messages = request->messages;
     client->parked = request->parked;
     client->times = opts->times;
-    client->message = grpc_slice_from_copied_buffer(request->message, request->message_bytes);
+    client->seed = request->seed;
     client->target = copy_text(opts->target);
     client->method = copy_text(request->method);
-    if (!client->target || !client->method)
+    if (!client->target || !client->method || copy_messages(client, request) < 0)
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
     client->credentials = core_credentials(opts->tls, err);
     client->sessions = core_sessions(opts->tls);
@@ -144,7 +162,9 @@ void core_opts_free(struct core_client *client)
         grpc_slice_unref(client->metadata[i].key);
         grpc_slice_unref(client->metadata[i].value);
     }
-    grpc_slice_unref(client->message);
+    for (uint32_t i = 0; i < client->payload_count; i++)
+        grpc_slice_unref(client->payloads[i]);
+    free(client->payloads);
     free_args(&client->args);
     grpc_channel_credentials_release(client->credentials); /* also of NULL */
     if (client->sessions)

@@ -62,7 +62,7 @@ struct wire_client {
     uint64_t now_ns;
 
     /* what was asked for */
-    struct gp_request request; /* our own copy */
+    struct gp_request request; /* our own copy, without the messages */
     uint32_t window, max_message_bytes;
     struct gp_endpoint endpoint;
     struct gp_tls *tls;
@@ -97,7 +97,7 @@ struct wire_client {
     /* what is told */
     uint32_t connected, reconnects;
     uint64_t retried, tls_resumed;
-    uint64_t messages_sent, messages_received; /* of connections that are gone */
+    uint64_t messages_sent, payload_sent, messages_received; /* of connections that are gone */
     struct gp_histogram setups;
     struct gp_causes causes;
 

@@ -232,22 +232,33 @@ static void cancel_all(struct gp_client *base)
     wire_calls_fail_held(client, GP_CLASS_CANCELLED);
 }
 
+static struct gp_client_peer peer_of(const struct gp_settings *settings)
+{
+    return (struct gp_client_peer){
+        .max_concurrent_streams = settings->max_concurrent_streams,
+        .initial_window_size = settings->initial_window_size,
+        .max_frame_size = settings->max_frame_size,
+        .max_header_list_size = settings->max_header_list_size,
+    };
+}
+
 static void add_live(const struct wire_client *client, struct gp_client_stats *stats)
 {
-    stats->max_concurrent_streams = UINT32_MAX;
+    gp_client_peer_init(&stats->peer);
     for (uint32_t index = 0; index < client->link_count; index++) {
         const struct wire_link *link = client->links[index];
         struct gp_wire_stats of_link;
-        uint32_t limit;
+        struct gp_client_peer peer;
 
         if (!link || !link->wire)
             continue;
         gp_wire_stats(link->wire, &of_link);
         stats->messages_sent += of_link.messages_sent;
+        stats->payload_sent += of_link.payload_sent;
         stats->messages_received += of_link.messages_received;
-        limit = gp_wire_settings(link->wire)->max_concurrent_streams;
-        if (limit < stats->max_concurrent_streams)
-            stats->max_concurrent_streams = limit;
+        peer = peer_of(gp_wire_settings(link->wire));
+        if (gp_wire_ready(link->wire))
+            gp_client_peer_least(&stats->peer, &peer);
     }
 }
 
@@ -260,6 +271,7 @@ static void stats(const struct gp_client *base, struct gp_client_stats *stats)
         .connected = client->connected,
         .reconnects = client->reconnects,
         .messages_sent = client->messages_sent,
+        .payload_sent = client->payload_sent,
         .messages_received = client->messages_received,
         .retried = client->retried,
         .polls = client->poller.looks,

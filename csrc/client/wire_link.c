@@ -328,6 +328,7 @@ static void keep_counts(struct wire_client *client, const struct wire_link *link
 
     gp_wire_stats(link->wire, &stats);
     client->messages_sent += stats.messages_sent;
+    client->payload_sent += stats.payload_sent;
     client->messages_received += stats.messages_received;
 }
 

@@ -12,6 +12,14 @@ static int no_memory(struct gp_error *err)
     return gp_error_set(err, GP_ERROR_ENGINE, "out of memory");
 }
 
+/* With a NUL behind them. */
+static void *copy_bytes(const void *bytes, size_t size)
+{
+    char *copy = calloc(1, size + 1);
+
+    return copy && size > 0 ? memcpy(copy, bytes, size) : copy;
+}
+
 static int copy_metadata(struct gp_request *request, const struct gp_request *from)
 {
     struct gp_metadata *metadata = calloc(from->metadata_count + 1, sizeof *metadata);
@@ -21,8 +29,11 @@ static int copy_metadata(struct gp_request *request, const struct gp_request *fr
     if (!metadata)
         return -1;
     for (size_t i = 0; i < from->metadata_count; i++) {
+        size_t bytes = gp_metadata_value_bytes(&from->metadata[i]);
+
         metadata[i].key = strdup(from->metadata[i].key);
-        metadata[i].value = strdup(from->metadata[i].value);
+        metadata[i].value = copy_bytes(from->metadata[i].value, bytes);
+        metadata[i].value_bytes = bytes;
         request->metadata_count++;
         if (!metadata[i].key || !metadata[i].value)
             return -1;
@@ -33,17 +44,13 @@ static int copy_metadata(struct gp_request *request, const struct gp_request *fr
 static int copy_request(struct wire_client *client, const struct gp_request *from, struct gp_error *err)
 {
     struct gp_request *request = &client->request;
-    void *message = malloc(from->message_bytes + 1);
 
     *request = *from;
+    request->message = NULL; /* framed in client->calls, as is the pool */
+    request->pool = NULL;
     request->metadata = NULL;
-    request->message = message;
     request->method = strdup(from->method);
-    if (!request->method || !message || copy_metadata(request, from) < 0)
-        return no_memory(err);
-    if (from->message_bytes > 0)
-        memcpy(message, from->message, from->message_bytes);
-    return 0;
+    return request->method && copy_metadata(request, from) == 0 ? 0 : no_memory(err);
 }
 
 /* What a connection would refuse is refused now: by making one. */
@@ -69,7 +76,7 @@ static int make_calls(struct wire_client *client, const struct gp_client_opts *o
 {
     const struct gp_calls_opts calls = {
         .max_in_flight = opts->max_in_flight,
-        .request = &client->request,
+        .request = &opts->request,
         .gzip = opts->gzip,
         .times = opts->times,
     };
@@ -110,7 +117,6 @@ void wire_opts_free(struct wire_client *client)
         free((void *)request->metadata[i].value);
     }
     free((void *)request->metadata);
-    free((void *)request->message);
     free((void *)request->method);
     gp_waits_fini(&client->waits);
     gp_calls_destroy(client->calls);

@@ -61,6 +61,7 @@ static void mark(struct gp_generator *g, int end)
     g->marks[end] = (struct gp_generator_mark){
         .cpu_ns = gp_client_cpu_ns(g->opts.client),
         .messages_sent = stats.messages_sent,
+        .payload_sent = stats.payload_sent,
         .messages_received = stats.messages_received,
         .polls = stats.polls,
         .idle_polls = stats.idle_polls,
@@ -172,8 +173,9 @@ static void take_back(struct gp_generator *g, struct gp_event *event)
 
     assert(event->id < g->opts.concurrency && slot->flying);
     /* What was still in flight when it was cancelled is told apart by time: the cancelling itself may come
-     * back as CANCELLED, UNAVAILABLE or, when the answer was on its way, even OK. */
-    if (event->done_ns >= g->cut_ns)
+     * back as CANCELLED, UNAVAILABLE or, when the answer was on its way, even OK. Streams whose end is ours
+     * are what they are. */
+    if (event->done_ns >= g->cut_ns && !event->ahead)
         event->class = GP_CLASS_IN_FLIGHT_AT_END;
     gp_recorder_record(g->opts.recorder, event, &slot->plan);
     slot->flying = false;
@@ -182,6 +184,7 @@ static void take_back(struct gp_generator *g, struct gp_event *event)
         g->measured_in_flight--;
         g->finished++;
         g->ok += event->class == GP_CLASS_OK;
+        g->ahead += event->ahead;
         if (event->done_ns > g->last_ns)
             g->last_ns = event->done_ns;
     }

@@ -36,7 +36,7 @@ struct gp_generator_opts {
 
 /* What the client had used and done at one end of the measured window. */
 struct gp_generator_mark {
-    uint64_t cpu_ns, messages_sent, messages_received;
+    uint64_t cpu_ns, messages_sent, payload_sent, messages_received;
     uint64_t polls, idle_polls;
 };
 
@@ -89,6 +89,7 @@ struct gp_generator {
     uint32_t in_flight, measured_in_flight;
     uint64_t calls_left;               /* measured calls not yet sent or dropped */
     uint64_t sent, finished, ok;       /* measured calls */
+    uint64_t ahead;                    /* of those OK, cancelled before the server had answered */
     uint64_t last_ns;                  /* when the last of them finished or was dropped */
     uint64_t drained_ns;               /* how long the drain took */
     struct gp_generator_mark marks[2]; /* at start and end of the measured window, if it was entered */

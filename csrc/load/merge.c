@@ -10,6 +10,7 @@ static void sum_marks(struct gp_run_result *result, const struct gp_generator_ma
 {
     result->client_cpu_ns += marks[1].cpu_ns - marks[0].cpu_ns;
     result->messages_sent += marks[1].messages_sent - marks[0].messages_sent;
+    result->payload_sent += marks[1].payload_sent - marks[0].payload_sent;
     result->messages_received += marks[1].messages_received - marks[0].messages_received;
     result->polls += marks[1].polls - marks[0].polls;
     result->idle_polls += marks[1].idle_polls - marks[0].idle_polls;
@@ -21,6 +22,8 @@ static void sum_worker(struct gp_run_result *result, const struct gp_worker *wor
 
     result->connected += worker->stats.connected;
     result->reconnects += worker->stats.reconnects;
+    result->ahead += generator->ahead;
+    gp_client_peer_least(&result->peer, &worker->stats.peer);
     result->stopped |= generator->cut_by == GP_CEASE_STOP;
     result->client_cpu_known &= generator->entered && generator->cpu_known;
     if (generator->drained_ns > result->drain_ns)
@@ -59,6 +62,7 @@ int gp_merge(struct gp_run_result *result, struct gp_worker *workers, uint32_t c
     struct gp_recorder *whole = &workers[0].recorder;
 
     result->client_cpu_known = true;
+    gp_client_peer_init(&result->peer);
     gp_histogram_init(&result->first_message);
     gp_histogram_init(&result->message_gap);
     gp_histogram_init(&result->round_trip);

@@ -81,6 +81,7 @@ static int add_worker(struct gp_run *run, const struct gp_run_opts *opts, struct
     client.connections = (uint32_t)share(opts->client.connections, opts->threads, index);
     client.max_in_flight = (uint32_t)share(opts->concurrency, opts->threads, index);
     client.owner = run;
+    client.request.seed = gp_random_at(opts->client.request.seed, index); /* its own draws from the pool */
     worker.generator = (struct gp_generator_opts){
         .loop = run->steps ? &gp_open_loop : &gp_closed_loop,
         .timeline = &run->timeline,

@@ -84,14 +84,17 @@ struct gp_run_result {
      * Little's law. */
     uint64_t ok_in_window, all_in_window;
     uint64_t messages_sent, messages_received; /* in the measured window, streams' and unary calls' alike */
-    uint64_t window_ns;                        /* length of the measured window as it came out */
+    uint64_t payload_sent;                     /* bytes of messages_sent */
+    uint64_t ahead; /* streams that are OK for the client's end of them, whatever of it the server has read */
+    uint64_t window_ns; /* length of the measured window as it came out */
     struct gp_windows windows;
     /* Why calls ended badly, as far as the transport tells: of all calls, those of the warm-up too. */
     struct gp_client_cause causes[GP_CLIENT_CAUSES];
     size_t cause_count;
     uint64_t connect_ns; /* all connections, from first to last */
     uint32_t connected, reconnects;
-    uint64_t drain_ns; /* how long the drain took */
+    struct gp_client_peer peer; /* at the end of the run (wire) */
+    uint64_t drain_ns;          /* how long the drain took */
     bool client_cpu_known, server_cpu_known;
     uint64_t client_cpu_ns, server_cpu_ns; /* in the measured window */
     uint64_t polls, idle_polls;            /* in the measured window, as gp_client_stats has them */

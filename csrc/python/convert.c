@@ -154,6 +154,19 @@ int convert_set(PyObject *dict, const char *key, PyObject *value)
     return status;
 }
 
+/* A text, or the bytes of a binary one. */
+static int parse_value(PyObject *value, struct gp_metadata *metadata)
+{
+    Py_ssize_t size;
+    if (PyBytes_Check(value))
+        metadata->value = PyBytes_AS_STRING(value);
+    else if (!(metadata->value = PyUnicode_AsUTF8(value)))
+        return -1;
+    size = PyBytes_Check(value) ? PyBytes_GET_SIZE(value) : (Py_ssize_t)strlen(metadata->value);
+    metadata->value_bytes = (size_t)size;
+    return 0;
+}
+
 static int parse_metadata(struct call_opts *calls, PyObject *pairs)
 {
     Py_ssize_t count = PySequence_Size(pairs);
@@ -166,12 +179,14 @@ static int parse_metadata(struct call_opts *calls, PyObject *pairs)
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *pair = PySequence_GetItem(pairs, i);
+        PyObject *value;
         int ok = pair && PyTuple_Check(pair) &&
-                 PyArg_ParseTuple(pair, "ss", &calls->metadata[i].key, &calls->metadata[i].value);
+                 PyArg_ParseTuple(pair, "sO", &calls->metadata[i].key, &value) &&
+                 !parse_value(value, &calls->metadata[i]);
         Py_XDECREF(pair); /* the sequence keeps it */
         if (!ok) {
             if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_TypeError, "metadata is a sequence of (str, str)");
+                PyErr_SetString(PyExc_TypeError, "metadata is a sequence of (str, str or bytes)");
             return -1;
         }
     }
@@ -209,22 +224,46 @@ static int parse_args(struct call_opts *calls, PyObject *args)
     return 0;
 }
 
+/* A tuple of bytes objects, of which one is a message and several are a pool. */
+static int parse_pool(struct call_opts *calls, PyObject *pool)
+{
+    struct gp_request *out = &calls->opts.request;
+    Py_ssize_t count = PyTuple_Check(pool) ? PyTuple_GET_SIZE(pool) : 0;
+    if (count < 1 || count > (Py_ssize_t)UINT32_MAX) {
+        PyErr_SetString(PyExc_TypeError, "pool is a tuple of bytes, of one at least");
+        return -1;
+    }
+    calls->pool = PyMem_Calloc((size_t)count, sizeof *calls->pool);
+    if (!calls->pool) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        char *data;
+        Py_ssize_t size;
+        if (PyBytes_AsStringAndSize(PyTuple_GET_ITEM(pool, i), &data, &size))
+            return -1;
+        calls->pool[i] = (struct gp_payload){data, (size_t)size};
+    }
+    out->pool = calls->pool;
+    out->pool_count = (uint32_t)count;
+    return 0;
+}
+
 static int parse_request(struct call_opts *calls, PyObject *request)
 {
     struct gp_request *out = &calls->opts.request;
-    PyObject *kind, *method, *message, *metadata, *deadline, *messages;
-    char *data;
-    Py_ssize_t size;
+    PyObject *kind, *method, *pool, *seed, *metadata, *deadline, *messages;
     if (!(kind = convert_need(request, "kind")) || !(method = convert_need(request, "method")) ||
-        !(message = convert_need(request, "message")) || !(metadata = convert_need(request, "metadata")) ||
-        !(deadline = convert_need(request, "deadline")) || !(messages = convert_need(request, "messages")))
+        !(pool = convert_need(request, "pool")) || !(seed = convert_need(request, "seed")) ||
+        !(metadata = convert_need(request, "metadata")) || !(deadline = convert_need(request, "deadline")) ||
+        !(messages = convert_need(request, "messages")))
         return -1;
     if (parse_kind(kind, &out->kind) || !(out->method = PyUnicode_AsUTF8(method)) ||
-        PyBytes_AsStringAndSize(message, &data, &size) || !convert_seconds(deadline, &out->deadline_ns) ||
-        !convert_u32(messages, &out->messages) || parse_metadata(calls, metadata))
+        parse_pool(calls, pool) || !convert_u64(seed, &out->seed) ||
+        !convert_seconds(deadline, &out->deadline_ns) || !convert_u32(messages, &out->messages) ||
+        parse_metadata(calls, metadata))
         return -1;
-    out->message = data;
-    out->message_bytes = (size_t)size;
     return 0;
 }
 
@@ -265,6 +304,7 @@ int call_opts_init(struct call_opts *calls, PyObject *client, PyObject *request)
 
 void call_opts_fini(struct call_opts *calls)
 {
+    PyMem_Free(calls->pool);
     PyMem_Free(calls->metadata);
     PyMem_Free(calls->args);
 }

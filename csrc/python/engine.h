@@ -70,6 +70,7 @@ int convert_tls(PyObject *dict, void *tls_opts);
 struct call_opts {
     struct gp_client_opts opts;
     struct tls_opts tls;
+    struct gp_payload *pool;
     struct gp_metadata *metadata;
     struct gp_client_arg *args;
 };

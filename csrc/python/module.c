@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/histogram.h"
+#include "base/random.h"
 #include "benchmark_service.pb-c.h"
 #include "net/probe.h"
 #include "process/procfs.h"
@@ -75,12 +76,22 @@ static PyObject *probe(PyObject *module, PyObject *args, PyObject *keywords)
                          "header_table_size", setting(p.header_table_size));
 }
 
+/* Of random bytes: what compresses or looks like the request before would measure that. */
+static void fill(char *bytes, size_t size, uint64_t seed)
+{
+    for (size_t i = 0; i < size; i += 8) {
+        uint64_t random = gp_random_at(seed, i);
+        memcpy(bytes + i, &random, size - i < 8 ? size - i : 8);
+    }
+}
+
 static PyObject *benchmark_request(PyObject *module, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"request_size", "response_size", NULL};
+    static char *names[] = {"request_size", "response_size", "seed", NULL};
     int request_size, response_size;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "ii:benchmark_request", names, &request_size,
-                                     &response_size))
+    uint64_t seed = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "ii|O&:benchmark_request", names, &request_size,
+                                     &response_size, convert_u64, &seed))
         return NULL;
     if (request_size < 0 || response_size < 0) {
         PyErr_SetString(PyExc_ValueError, "sizes are not negative");
@@ -89,7 +100,7 @@ static PyObject *benchmark_request(PyObject *module, PyObject *args, PyObject *k
     PyObject *body = PyBytes_FromStringAndSize(NULL, request_size);
     if (!body)
         return NULL;
-    memset(PyBytes_AS_STRING(body), 0, (size_t)request_size);
+    fill(PyBytes_AS_STRING(body), (size_t)request_size, seed);
     Grpc__Testing__Payload payload = GRPC__TESTING__PAYLOAD__INIT;
     payload.body.data = (uint8_t *)PyBytes_AS_STRING(body);
     payload.body.len = (size_t)request_size;

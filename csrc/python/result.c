@@ -95,6 +95,8 @@ static int add_counts(PyObject *dict, const struct gp_run_result *r)
         {"ok_in_window", r->ok_in_window},
         {"all_in_window", r->all_in_window},
         {"messages_sent", r->messages_sent},
+        {"payload_sent", r->payload_sent},
+        {"ahead", r->ahead},
         {"messages_received", r->messages_received},
         {"bursts", r->bursts},
         {"burst_calls", r->burst_calls},
@@ -110,12 +112,35 @@ static int add_counts(PyObject *dict, const struct gp_run_result *r)
     return 0;
 }
 
+/* What the peers allow at the end; None where there is no limit, or nobody to say. */
+static PyObject *settings_to_python(const struct gp_client_peer *peer)
+{
+    const struct {
+        const char *name;
+        uint32_t value;
+    } all[] = {
+        {"max_concurrent_streams", peer->max_concurrent_streams},
+        {"initial_window_size", peer->initial_window_size},
+        {"max_frame_size", peer->max_frame_size},
+        {"max_header_list_size", peer->max_header_list_size},
+    };
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict && i < sizeof all / sizeof *all; i++) {
+        PyObject *value =
+            all[i].value == UINT32_MAX ? Py_NewRef(Py_None) : PyLong_FromUnsignedLong(all[i].value);
+        if (convert_set(dict, all[i].name, value))
+            Py_CLEAR(dict);
+    }
+    return dict;
+}
+
 PyObject *result_to_python(const struct gp_run_result *r)
 {
     PyObject *dict = Py_BuildValue(
-        "{sNsNsNsdsdsdsNsNsNsNsOsO}", "status", classes_to_python(r->classes), "windows",
-        windows_to_python(&r->windows), "causes", causes_to_python(r), "window_s", seconds(r->window_ns),
-        "connect_s", seconds(r->connect_ns), "drain_s", seconds(r->drain_ns), "client_cpu_s",
+        "{sNsNsNsNsdsdsdsNsNsNsNsOsO}", "status", classes_to_python(r->classes), "windows",
+        windows_to_python(&r->windows), "causes", causes_to_python(r), "settings",
+        settings_to_python(&r->peer), "window_s", seconds(r->window_ns), "connect_s", seconds(r->connect_ns),
+        "drain_s", seconds(r->drain_ns), "client_cpu_s",
         number_or_none(r->client_cpu_known, seconds(r->client_cpu_ns)), "server_cpu_s",
         number_or_none(r->server_cpu_known, seconds(r->server_cpu_ns)), "steal",
         number_or_none(r->steal_known, r->steal), "pressure", number_or_none(r->pressure_known, r->pressure),

@@ -109,16 +109,17 @@ static bool name_is_taken(const char *name)
     return strncmp(name, "grpc-", 5) == 0;
 }
 
-static int check_metadata(const struct gp_metadata *metadata, bool binary, struct gp_error *err)
+static int check_metadata(const struct gp_metadata *metadata, struct gp_error *err)
 {
     const char *name = metadata->key, *value = metadata->value;
+    bool binary = gp_metadata_is_binary(name);
 
     if (!*name || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.")])
         return gp_error_set(err, GP_ERROR_INVALID,
                             "metadata key \"%s\" must be of a-z, 0-9, '-', '_' and '.'", name);
     if (name_is_taken(name))
         return gp_error_set(err, GP_ERROR_INVALID, "metadata key \"%s\" is reserved by gRPC or HTTP/2", name);
-    size_t size = strlen(value);
+    size_t size = gp_metadata_value_bytes(metadata);
     bool good = binary || size == 0 || (value[0] != ' ' && value[size - 1] != ' ');
     for (size_t i = 0; !binary && i < size; i++)
         good = good && value[i] >= ' ' && value[i] <= '~';
@@ -129,16 +130,16 @@ static int check_metadata(const struct gp_metadata *metadata, bool binary, struc
 }
 
 /* RFC 4648, 4, without padding: what gRPC asks senders for. */
-static char *base64(const char *text)
+static char *base64(const char *bytes, size_t size)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t size = strlen(text), written = 0;
+    size_t written = 0;
     char *out = malloc(size / 3 * 4 + 5);
     uint32_t bits = 0;
     unsigned held = 0;
 
     for (size_t i = 0; out && i < size; i++) {
-        bits = bits << 8 | (uint8_t)text[i];
+        bits = bits << 8 | (uint8_t)bytes[i];
         for (held += 8; held >= 6; held -= 6)
             out[written++] = digits[bits >> (held - 6) & 63];
     }
@@ -151,13 +152,13 @@ static char *base64(const char *text)
 
 static int add_metadata(struct gp_block *block, const struct gp_metadata *metadata, struct gp_error *err)
 {
-    size_t size = strlen(metadata->key);
-    bool binary = size > 4 && strcmp(metadata->key + size - 4, "-bin") == 0;
+    bool binary = gp_metadata_is_binary(metadata->key);
 
-    if (check_metadata(metadata, binary, err) != 0)
+    if (check_metadata(metadata, err) != 0)
         return -1;
-    char *encoded = binary ? base64(metadata->value) : NULL;
-    int result = binary && !encoded ? -1 : add(block, metadata->key, encoded ? encoded : metadata->value, 0);
+    char *encoded = binary ? base64(metadata->value, metadata->value_bytes) : NULL;
+    const char *value = binary ? encoded : metadata->value;
+    int result = value ? add(block, metadata->key, value, STATIC_NONE) : -1;
     free(encoded);
     return result == 0 ? 0 : no_memory(err);
 }

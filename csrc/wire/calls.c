@@ -8,22 +8,45 @@
 
 #include "base/error.h"
 
-static int build_frame(struct gp_calls *calls, const struct gp_calls_opts *opts)
+static int add_message(struct gp_calls *calls, const struct gp_payload *payload, bool gzip,
+                       struct gp_error *err)
 {
+    struct gp_calls_message *message = &calls->pool[calls->pool_count];
+    uint8_t *framed;
     size_t size;
-    uint8_t *framed =
-        gp_message_frame(opts->request->message, opts->request->message_bytes, opts->gzip, &size);
 
+    if (payload->size > UINT32_MAX - GP_MESSAGE_PREFIX_BYTES)
+        return gp_error_set(err, GP_ERROR_INVALID, "a message of %zu bytes is more than gRPC can carry",
+                            payload->size);
+    framed = gp_message_frame(payload->bytes, payload->size, gzip, &size);
     if (framed && size <= UINT32_MAX)
-        calls->frame = calloc(1, GP_FRAME_HEADER_BYTES + size + GP_CALLS_SLACK);
-    if (calls->frame) {
-        calls->framed = calls->frame + GP_FRAME_HEADER_BYTES;
-        calls->framed_bytes = (uint32_t)size;
-        gp_frame_write(calls->frame, (struct gp_frame){.type = GP_FRAME_DATA, .length = calls->framed_bytes});
-        memcpy(calls->framed, framed, size);
+        message->frame = calloc(1, GP_FRAME_HEADER_BYTES + size + GP_CALLS_SLACK);
+    if (message->frame) {
+        message->framed = message->frame + GP_FRAME_HEADER_BYTES;
+        message->framed_bytes = (uint32_t)size;
+        message->bytes = (uint32_t)payload->size;
+        gp_frame_write(message->frame, (struct gp_frame){.type = GP_FRAME_DATA, .length = (uint32_t)size});
+        memcpy(message->framed, framed, size);
+        calls->pool_count++;
     }
     free(framed);
-    return calls->frame ? 0 : -1;
+    return message->frame ? 0 : gp_error_set(err, GP_ERROR_ENGINE, "out of memory for request messages");
+}
+
+static int build_pool(struct gp_calls *calls, const struct gp_calls_opts *opts, struct gp_error *err)
+{
+    const struct gp_request *request = opts->request;
+    const struct gp_payload one = {request->message, request->message_bytes};
+    const struct gp_payload *given = request->pool_count > 0 ? request->pool : &one;
+    uint32_t count = request->pool_count > 0 ? request->pool_count : 1;
+
+    calls->pool = calloc(count, sizeof *calls->pool);
+    if (!calls->pool)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for request messages");
+    for (uint32_t i = 0; i < count; i++)
+        if (add_message(calls, &given[i], opts->gzip, err) < 0)
+            return -1;
+    return 0;
 }
 
 static int build(struct gp_calls *calls, const struct gp_calls_opts *opts, struct gp_error *err)
@@ -31,16 +54,13 @@ static int build(struct gp_calls *calls, const struct gp_calls_opts *opts, struc
     if (opts->max_in_flight == 0 || opts->max_in_flight >= GP_CALLS_NONE / 2)
         return gp_error_set(err, GP_ERROR_INVALID, "%u calls in flight are not possible",
                             opts->max_in_flight);
-    if (opts->request->message_bytes > UINT32_MAX - GP_MESSAGE_PREFIX_BYTES)
-        return gp_error_set(err, GP_ERROR_INVALID, "a message of %zu bytes is more than gRPC can carry",
-                            opts->request->message_bytes);
     calls->slab = aligned_alloc(sizeof *calls->slab, opts->max_in_flight * sizeof *calls->slab);
     calls->events = malloc(opts->max_in_flight * sizeof *calls->events);
-    if (!calls->slab || !calls->events || build_frame(calls, opts) < 0)
+    if (!calls->slab || !calls->events)
         return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for %u calls in flight",
                             opts->max_in_flight);
     memset(calls->slab, 0, opts->max_in_flight * sizeof *calls->slab);
-    return 0;
+    return build_pool(calls, opts, err);
 }
 
 int gp_calls_create(struct gp_calls **created, const struct gp_calls_opts *opts, struct gp_error *err)
@@ -57,6 +77,7 @@ int gp_calls_create(struct gp_calls **created, const struct gp_calls_opts *opts,
     calls->capacity = opts->max_in_flight;
     calls->kind = opts->request->kind;
     calls->messages = opts->request->messages;
+    calls->seed = opts->request->seed;
     calls->parked = opts->request->parked && calls->kind != GP_KIND_UNARY;
     calls->gzip = opts->gzip;
     calls->times = opts->times;
@@ -70,7 +91,9 @@ void gp_calls_destroy(struct gp_calls *calls)
         return;
     free(calls->slab);
     free(calls->events);
-    free(calls->frame);
+    for (uint32_t i = 0; i < calls->pool_count; i++)
+        free(calls->pool[i].frame);
+    free(calls->pool);
     free(calls);
 }
 

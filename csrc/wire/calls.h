@@ -30,6 +30,7 @@ enum gp_call_flag {
     GP_CALL_BLOCKED = 16,    /* has something to send, but no window on its stream */
     GP_CALL_LEAVING = 32,    /* its class is decided; it ends with what is being received */
     GP_CALL_HELD = 64,       /* it has waited for a stream */
+    GP_CALL_AHEAD = 128,     /* as in its event */
 };
 
 struct gp_call {
@@ -47,6 +48,14 @@ struct gp_call {
 
 _Static_assert(sizeof(struct gp_call) == 64, "one cache line");
 
+/* A message as it is sent again and again. */
+struct gp_calls_message {
+    uint8_t *frame;  /* a DATA frame with it, if it fits into one; more may be read behind it */
+    uint8_t *framed; /* the message in it, with its prefix */
+    uint32_t framed_bytes;
+    uint32_t bytes; /* as it was given: without prefix, not compressed */
+};
+
 struct gp_calls {
     struct gp_call *slab;
     uint32_t capacity;
@@ -56,9 +65,9 @@ struct gp_calls {
     bool ending; /* streams without a bound are to end */
     bool gzip;
     struct gp_message_times *times; /* NULL: nobody wants them */
-    uint8_t *frame;  /* a DATA frame with the message, if it fits into one; more may be read behind it */
-    uint8_t *framed; /* the message in it, with its prefix */
-    uint32_t framed_bytes;
+    struct gp_calls_message *pool;  /* one, or those that are drawn from */
+    uint32_t pool_count;
+    uint64_t seed;
     struct gp_event *events; /* a ring of finished calls, with room for every id */
     uint32_t first, finished;
 };
@@ -82,6 +91,7 @@ static inline void gp_calls_finish(struct gp_calls *calls, uint32_t id, enum gp_
         .messages_received = call->received,
         .class = class,
         .held = call->flags & GP_CALL_HELD,
+        .ahead = call->flags & GP_CALL_AHEAD,
         .refused = refused,
     };
     if (call->scan.gzip)
@@ -92,6 +102,16 @@ static inline void gp_calls_finish(struct gp_calls *calls, uint32_t id, enum gp_
 static inline const struct gp_event *gp_calls_newest(const struct gp_calls *calls) /* when one has finished */
 {
     return &calls->events[gp_calls_wrap(calls, calls->first + calls->finished - 1)];
+}
+
+/* The message that the call is at, or sends next. */
+static inline const struct gp_calls_message *gp_calls_message(const struct gp_calls *calls,
+                                                              const struct gp_call *call)
+{
+    if (calls->pool_count == 1)
+        return calls->pool;
+    return &calls->pool[gp_call_draw(calls->seed, call->owner, call->stream_id >> 1, call->sent,
+                                     calls->pool_count)];
 }
 
 /* Kinds whose status OK demands exactly one response, and nothing else. */
@@ -124,6 +144,11 @@ static inline bool gp_call_is_last(const struct gp_calls *calls, const struct gp
     if (calls->kind == GP_KIND_BIDI_FREE || calls->parked)
         return false;
     return calls->messages > 0 ? call->sent + 1 == calls->messages : calls->ending;
+}
+
+static inline bool gp_calls_is_said(const struct gp_calls *calls, const struct gp_call *call)
+{
+    return gp_call_is_said(calls->kind, calls->parked, calls->messages, calls->ending, call->sent);
 }
 
 /* Every message sent has its answer: when ping-pong may go on. By difference, for the counts of a stream

@@ -292,8 +292,12 @@ void gp_wire_abort_all(struct gp_wire *wire, enum gp_class class, uint64_t now_n
     wire->now_ns = now_ns;
     close_all_queued(wire, class, false);
     while (wire->in_flight > 0)
-        for (cursor = 0; (id = gp_roster_next(&wire->roster, &cursor)) != GP_CALLS_NONE;)
-            wire_reset_stream(wire, id, class, GP_H2_CANCEL);
+        for (cursor = 0; (id = gp_roster_next(&wire->roster, &cursor)) != GP_CALLS_NONE;) {
+            struct gp_call *call = &wire->slab[id];
+            bool said = gp_calls_is_said(wire->calls, call);
+            call->flags |= said ? GP_CALL_AHEAD : 0;
+            wire_reset_stream(wire, id, said ? GP_CLASS_OK : class, GP_H2_CANCEL);
+        }
 }
 
 void gp_wire_end(struct gp_wire *wire, uint64_t now_ns)

@@ -62,8 +62,10 @@ void gp_wire_submit(struct gp_wire *wire, uint64_t id, uint64_t now_ns);
  * a call that has ended or is another connection's. */
 void gp_wire_abort(struct gp_wire *wire, uint64_t id, enum gp_class class, uint64_t now_ns);
 
-void gp_wire_end(struct gp_wire *wire, uint64_t now_ns);                            /* as gp_client_end */
-void gp_wire_abort_all(struct gp_wire *wire, enum gp_class class, uint64_t now_ns); /* queued ones too */
+void gp_wire_end(struct gp_wire *wire, uint64_t now_ns); /* as gp_client_end */
+
+/* The same for all, queued ones too. Those that gp_call_is_said is true of end as OK. */
+void gp_wire_abort_all(struct gp_wire *wire, enum gp_class class, uint64_t now_ns);
 
 /* Bytes from the peer, cut anywhere. 0, or -1 when the connection is over; then all its calls have ended, and
  * what gather still gives (a GOAWAY) is worth sending. */
@@ -92,7 +94,8 @@ uint64_t gp_wire_pongs(const struct gp_wire *wire);     /* PING ACKs received */
 
 struct gp_wire_stats {
     uint64_t messages_sent, messages_received, bytes_received;
-    uint64_t refused; /* calls ended by REFUSED_STREAM or left out by GOAWAY */
+    uint64_t payload_sent; /* bytes of messages_sent, as they were given */
+    uint64_t refused;      /* calls ended by REFUSED_STREAM or left out by GOAWAY */
     uint64_t inflated_blocks;
 };
 void gp_wire_stats(const struct gp_wire *wire, struct gp_wire_stats *stats);

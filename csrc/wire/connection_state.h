@@ -86,7 +86,7 @@ struct gp_wire {
     struct wire_open_block open_block;
     uint32_t replies; /* frames owed to the peer's own frames and not yet written */
 
-    uint64_t messages_sent, messages_received, bytes_received, refused, pongs;
+    uint64_t messages_sent, payload_sent, messages_received, bytes_received, refused, pongs;
     enum gp_class cause_class;
     char cause[WIRE_CAUSE_BYTES];
 };

@@ -216,9 +216,10 @@ void wire_mark_ready(struct gp_wire *wire, uint32_t id)
 }
 
 /* How much of the message may go into the next frame. A window may be negative (RFC 9113, 6.9.2). */
-static uint32_t next_part(const struct gp_wire *wire, const struct gp_call *call)
+static uint32_t next_part(const struct gp_wire *wire, const struct gp_call *call,
+                          const struct gp_calls_message *message)
 {
-    int64_t part = wire->calls->framed_bytes - call->offset;
+    int64_t part = message->framed_bytes - call->offset;
     int64_t window = (int64_t)wire->peer.initial_window_size + call->window;
 
     part = part < wire->peer.max_frame_size ? part : wire->peer.max_frame_size;
@@ -227,9 +228,9 @@ static uint32_t next_part(const struct gp_wire *wire, const struct gp_call *call
     return part > 0 ? (uint32_t)part : 0;
 }
 
-static bool put_part(struct gp_wire *wire, const struct gp_call *call, uint32_t part, bool end_stream)
+static bool put_part(struct gp_wire *wire, const struct gp_call *call, const uint8_t *data, uint32_t part,
+                     bool end_stream)
 {
-    const uint8_t *data = wire->calls->framed + call->offset;
     struct gp_frame frame = {.type = GP_FRAME_DATA,
                              .stream_id = call->stream_id,
                              .length = part,
@@ -250,13 +251,14 @@ static bool put_part(struct gp_wire *wire, const struct gp_call *call, uint32_t 
 }
 
 /* A message is out. It had END_STREAM if it could know itself to be the last. */
-static void after_message(struct gp_wire *wire, uint32_t id, bool end_stream)
+static void after_message(struct gp_wire *wire, uint32_t id, uint32_t bytes, bool end_stream)
 {
     struct gp_call *call = &wire->slab[id];
 
     call->offset = 0;
     call->sent++;
     wire->messages_sent++;
+    wire->payload_sent += bytes;
     if (end_stream)
         call->flags |= GP_CALL_HALF_CLOSED;
     else if (wire->calls->kind == GP_KIND_BIDI_FREE && gp_call_has_all(wire->calls, call))
@@ -267,46 +269,46 @@ static void after_message(struct gp_wire *wire, uint32_t id, bool end_stream)
 static void send_part(struct gp_wire *wire, uint32_t id)
 {
     struct gp_call *call = &wire->slab[id];
-    uint32_t part = next_part(wire, call);
-    bool whole = part == wire->calls->framed_bytes - call->offset;
+    const struct gp_calls_message *message = gp_calls_message(wire->calls, call);
+    uint32_t part = next_part(wire, call, message);
+    bool whole = part == message->framed_bytes - call->offset;
     bool end_stream = whole && gp_call_is_last(wire->calls, call);
 
     if (part == 0) {
         call->flags |= GP_CALL_BLOCKED;
         return;
     }
-    if (!put_part(wire, call, part, end_stream))
+    if (!put_part(wire, call, message->framed + call->offset, part, end_stream))
         return;
     call->window -= (int32_t)part;
     wire->send_window -= part;
     call->offset += part;
     if (whole)
-        after_message(wire, id, end_stream);
+        after_message(wire, id, message->bytes, end_stream);
 }
 
 /* Whether a message can go out at once, by the frame that is prepared; nobody may be waiting for the
  * connection's window. */
-static bool fits_now(const struct gp_wire *wire, const struct gp_call *call)
+static bool fits_now(const struct gp_wire *wire, const struct gp_call *call, uint32_t bytes)
 {
-    uint32_t bytes = wire->calls->framed_bytes;
 
     return bytes <= WIRE_SMALL_MESSAGE && call->offset == 0 && wire->ready.count == 0 &&
            wire->send_window >= bytes && (int64_t)wire->peer.initial_window_size + call->window >= bytes;
 }
 
-static void send_prepared(struct gp_wire *wire, uint32_t id)
+static void send_prepared(struct gp_wire *wire, uint32_t id, const struct gp_calls_message *message)
 {
     struct gp_call *call = &wire->slab[id];
-    uint32_t message = wire->calls->framed_bytes;
+    uint32_t bytes = message->framed_bytes;
     bool end_stream = gp_call_is_last(wire->calls, call);
-    uint8_t *frame = put_prepared(wire, wire->calls->frame, GP_FRAME_HEADER_BYTES + message, call->stream_id);
+    uint8_t *frame = put_prepared(wire, message->frame, GP_FRAME_HEADER_BYTES + bytes, call->stream_id);
 
     if (wire_unlikely(!frame))
         return;
     frame[4] = end_stream ? GP_FLAG_END_STREAM : 0;
-    call->window -= (int32_t)message;
-    wire->send_window -= message;
-    after_message(wire, id, end_stream);
+    call->window -= (int32_t)bytes;
+    wire->send_window -= bytes;
+    after_message(wire, id, message->bytes, end_stream);
 }
 
 /* In ping-pong there is one to be sent for each answer that has come; otherwise one is enough at a time, the
@@ -317,11 +319,13 @@ void wire_send_more(struct gp_wire *wire, uint32_t id)
     bool more;
 
     do {
-        if (!fits_now(wire, call)) {
+        const struct gp_calls_message *message = gp_calls_message(wire->calls, call);
+
+        if (!fits_now(wire, call, message->framed_bytes)) {
             wire_mark_ready(wire, id);
             return;
         }
-        send_prepared(wire, id);
+        send_prepared(wire, id, message);
         more = !wire->over && gp_call_may_send(wire->calls, call);
     } while (more && wire->calls->kind == GP_KIND_BIDI);
     if (more)

@@ -32,6 +32,7 @@ void gp_wire_stats(const struct gp_wire *wire, struct gp_wire_stats *stats)
 {
     *stats = (struct gp_wire_stats){
         .messages_sent = wire->messages_sent,
+        .payload_sent = wire->payload_sent,
         .messages_received = wire->messages_received,
         .bytes_received = wire->bytes_received,
         .refused = wire->refused,

@@ -38,9 +38,9 @@ class ChannelArg:
     def checked(self, value: Any) -> int | str:
         what = f"channel_args[{self.name!r}]"
         if self.kind == "text":
-            if not isinstance(value, str) or "\0" in value:
+            if not isinstance(value, str):
                 raise InvalidRequest(f"{what} must be a text, not {units.shown(value)}")
-            return value
+            return units.crossing(value, what)
         if self.kind == "flag":
             number = int(value) if isinstance(value, bool) else value
             return units.count(number, what, low=0, high=1)
@@ -278,8 +278,8 @@ def _checked(name: Any, value: Any, side: Side) -> int | str:
     if not re.fullmatch(r"[!-<>-~]+", plain):
         raise InvalidRequest(f"channel_args: {units.shown(name)} is not the name of an argument")
     if name.startswith(UNCHECKED):
-        if isinstance(value, str) and "\0" not in value:
-            return value
+        if isinstance(value, str):
+            return units.crossing(value, f"channel_args[{name!r}]")
         return units.count(
             int(value) if isinstance(value, bool) else value, f"channel_args[{name!r}]", low=-_MOST - 1
         )

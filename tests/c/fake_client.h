@@ -19,6 +19,7 @@ struct fake_call {
     bool flying;
     uint64_t sent_ns, done_ns;
     enum gp_class class;
+    bool ahead;
 };
 
 struct gp_client {
@@ -27,6 +28,7 @@ struct gp_client {
     uint64_t service_ns;
     enum gp_class cancel_class; /* what cancelled calls come back as, after cancel_ns */
     uint64_t cancel_ns;
+    bool cancel_ahead;                         /* they come back as ahead */
     void (*on_time)(struct gp_client *client); /* called whenever time has passed */
     bool endless;                              /* calls that take for ever end 1 ms after gp_client_end */
 
@@ -133,7 +135,8 @@ size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t 
                                             .sent_ns = call->sent_ns,
                                             .done_ns = call->done_ns,
                                             .messages_received = 1,
-                                            .class = call->class};
+                                            .class = call->class,
+                                            .ahead = call->ahead};
     }
     return count;
 }
@@ -158,6 +161,7 @@ void gp_client_cancel_all(struct gp_client *client)
             continue;
         call->done_ns = fake_now_ns + client->cancel_ns;
         call->class = client->cancel_class;
+        call->ahead = client->cancel_ahead;
     }
 }
 

@@ -11,7 +11,7 @@
 static const struct gp_metadata metadata[] = {{"grpcperf-hold", "1"},
                                               {"authorization", "Bearer abc"},
                                               {"x", ""},
-                                              {"trace-bin", "\x01\xff~"},
+                                              {"trace-bin", "\x01\xff~", 3},
                                               {"x", "again"}};
 
 static const struct gp_request plain = {.method = "/grpc.testing.BenchmarkService/UnaryCall"};
@@ -218,10 +218,11 @@ static void test_base64(void)
 {
     static const char *const cases[][2] = {
         {"", ""},           {"f", "Zg"},          {"fo", "Zm8"},          {"foo", "Zm9v"},
-        {"foob", "Zm9vYg"}, {"fooba", "Zm9vYmE"}, {"foobar", "Zm9vYmFy"}, {"\xfb\xff\xfe", "+//+"}};
+        {"foob", "Zm9vYg"}, {"fooba", "Zm9vYmE"}, {"foobar", "Zm9vYmFy"}, {"\xfb\xff\xfe", "+//+"},
+        {"\0\n\0", "AAoA"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct gp_metadata one = {"v-bin", cases[i][0]};
+        struct gp_metadata one = {"v-bin", cases[i][0], strlen(cases[i][1]) * 3 / 4};
         struct gp_request request = {.method = "/a/b", .metadata = &one, .metadata_count = 1};
         struct gp_block *block = create(&request, "http", NULL);
         nghttp2_hd_inflater *inflater = create_inflater();

@@ -58,8 +58,50 @@ static void test_ok_without_its_messages_has_the_class_of_its_kind(void)
     CHECK(gp_call_judge_ok(GP_KIND_BIDI, false, 3, 3, 2) == GP_CLASS_UNKNOWN);
 }
 
+static void test_what_a_client_ends_as_ok(void)
+{
+    CHECK(gp_call_is_said(GP_KIND_CLIENT_STREAM, false, 0, true, 1));
+    CHECK(!gp_call_is_said(GP_KIND_CLIENT_STREAM, false, 0, true, 0));
+    CHECK(!gp_call_is_said(GP_KIND_CLIENT_STREAM, false, 0, false, 1));
+    CHECK(!gp_call_is_said(GP_KIND_CLIENT_STREAM, false, 5, true, 5)); /* its response is owed */
+    CHECK(!gp_call_is_said(GP_KIND_CLIENT_STREAM, true, 0, true, 1));
+    CHECK(!gp_call_is_said(GP_KIND_BIDI_FREE, false, 0, true, 1));
+}
+
+static void test_draws_are_even_and_depend_on_all(void)
+{
+    enum { COUNT = 7, DRAWS = 70000 };
+    uint32_t drawn[COUNT] = {0}, differ[3] = {0};
+
+    for (uint32_t i = 0; i < DRAWS; i++) {
+        uint32_t one = gp_call_draw(1, i % 10, i / 10, i % 3, COUNT);
+
+        CHECK(one < COUNT && one == gp_call_draw(1, i % 10, i / 10, i % 3, COUNT));
+        drawn[one]++;
+        differ[0] += one != gp_call_draw(2, i % 10, i / 10, i % 3, COUNT);
+        differ[1] += one != gp_call_draw(1, i % 10 + 10, i / 10, i % 3, COUNT);
+        differ[2] += one != gp_call_draw(1, i % 10, i / 10, i % 3 + 3, COUNT);
+    }
+    for (int i = 0; i < COUNT; i++) /* 10,000 with a deviation of 93 */
+        CHECK(drawn[i] > 9500 && drawn[i] < 10500);
+    for (int i = 0; i < 3; i++) /* 6 in 7 */
+        CHECK(differ[i] > DRAWS * 0.84 && differ[i] < DRAWS * 0.88);
+    CHECK(gp_call_draw(9, 1, 2, 3, 1) == 0);
+}
+
+static void test_binary_metadata(void)
+{
+    CHECK(gp_metadata_is_binary("a-bin") && !gp_metadata_is_binary("-bin") && !gp_metadata_is_binary("a-bi"));
+    CHECK(!gp_metadata_is_binary("a-bin-") && !gp_metadata_is_binary(""));
+    CHECK(gp_metadata_value_bytes(&(struct gp_metadata){"a-bin", "\0\0", 2}) == 2);
+    CHECK(gp_metadata_value_bytes(&(struct gp_metadata){"a", "xyz", 0}) == 3);
+}
+
 int main(void)
 {
+    test_what_a_client_ends_as_ok();
+    test_draws_are_even_and_depend_on_all();
+    test_binary_metadata();
     test_ok_without_its_messages_has_the_class_of_its_kind();
     test_ok_needs_the_messages_of_the_kind();
     classes_have_names();

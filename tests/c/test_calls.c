@@ -52,8 +52,8 @@ static void message_is_framed_once(void)
 {
     struct gp_calls *calls = make(1);
 
-    CHECK(calls->framed_bytes == 8 && memcmp(calls->framed, "\0\0\0\0\3abc", 8) == 0);
-    CHECK(memcmp(calls->frame, "\0\0\x08\0\0\0\0\0\0", GP_FRAME_HEADER_BYTES) == 0);
+    CHECK(calls->pool->framed_bytes == 8 && memcmp(calls->pool->framed, "\0\0\0\0\3abc", 8) == 0);
+    CHECK(memcmp(calls->pool->frame, "\0\0\x08\0\0\0\0\0\0", GP_FRAME_HEADER_BYTES) == 0);
     gp_calls_destroy(calls);
 }
 

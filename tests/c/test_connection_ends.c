@@ -139,6 +139,37 @@ static void abort_all_ends_all(void)
     peer_close(&peer);
 }
 
+/* A client_stream without a bound, told to end, has said what it was to: it is OK also when the peer has not
+ * read it all, and that is told. Before that, and without a message sent, it is not. */
+static void abort_all_leaves_what_was_said_as_ok(void)
+{
+    struct peer peer;
+
+    peer_open(&peer, &(struct peer_opts){.kind = GP_KIND_CLIENT_STREAM, .message_bytes = 65530});
+    gp_wire_submit(peer.wire, 0, NOW); /* fills the connection's window with its first message */
+    peer_listen(&peer);
+    gp_wire_submit(peer.wire, 1, NOW);
+    peer_listen(&peer);
+    gp_wire_end(peer.wire, NOW);
+    gp_wire_abort_all(peer.wire, GP_CLASS_CANCELLED, NOW);
+    take_events(&peer);
+    CHECK(peer.event_count == 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK(peer.events[i].class == (peer.events[i].id == 0 ? GP_CLASS_OK : GP_CLASS_CANCELLED));
+        CHECK(peer.events[i].ahead == (peer.events[i].id == 0));
+    }
+    CHECK(peer_find(&peer, GP_FRAME_RST_STREAM, 1, NULL));
+    peer_close(&peer);
+
+    peer_open(&peer, &(struct peer_opts){.kind = GP_KIND_CLIENT_STREAM, .message_bytes = 10});
+    gp_wire_submit(peer.wire, 0, NOW);
+    peer_listen(&peer);
+    gp_wire_abort_all(peer.wire, GP_CLASS_CANCELLED, NOW);
+    take_events(&peer);
+    CHECK(!only_event(&peer, GP_CLASS_CANCELLED)->ahead);
+    peer_close(&peer);
+}
+
 static void lost_connection_takes_its_calls_along(void)
 {
     struct peer peer;
@@ -270,6 +301,7 @@ int main(void)
     ids_are_used_up();
     abort_ends_one_call();
     abort_all_ends_all();
+    abort_all_leaves_what_was_said_as_ok();
     lost_connection_takes_its_calls_along();
     id_moves_to_another_connection();
     gp_bytes_fini(&script);

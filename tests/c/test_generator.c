@@ -372,6 +372,23 @@ static void test_endless_calls_belong_to_the_window(void)
     teardown(&b);
 }
 
+/* The drain runs out on streams that the client has ended. */
+static void test_streams_that_are_ahead_keep_their_class(void)
+{
+    struct bench b;
+
+    setup(&b);
+    b.client.service_ns = FAKE_NEVER;
+    b.opts.endless = true;
+    b.timeline.duration_ns = 100 * MS;
+    b.client.cancel_class = GP_CLASS_OK;
+    b.client.cancel_ahead = true;
+    run(&b);
+    CHECK(b.client.cancels == 1 && b.recorder.classes[GP_CLASS_OK] == 4 && sum_of_classes(&b) == 4);
+    CHECK(b.generator.ahead == 4);
+    teardown(&b);
+}
+
 /* --- calls that fail
  * --------------------------------------------------------------------------------------------- */
 
@@ -588,6 +605,7 @@ int main(void)
     test_calls_that_never_come_back_are_counted();
     test_stuck_in_warmup();
     test_endless_calls_belong_to_the_window();
+    test_streams_that_are_ahead_keep_their_class();
     test_immediate_failures_are_not_hammered();
     test_recovery_ends_the_rests();
     test_stop_keeps_what_was_measured();

@@ -143,6 +143,78 @@ static void cancelled_calls(enum gp_kind kind)
     }
 }
 
+/* The server never reads what comes. */
+static void endless_client_streams_on_a_server_that_does_not_read(void)
+{
+    const struct gp_metadata metadata = {"grpcperf-hold", "1"};
+    static const char *const transports[] = {"core", "wire"};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct gp_client_opts opts = with(GP_KIND_CLIENT_STREAM, &metadata);
+        struct gp_event events[8];
+        struct gp_client *client;
+        struct tally tally = {0};
+        size_t came = 0;
+
+        opts.transport = transports[i];
+        opts.request.messages = 0;
+        client = connected(&opts);
+        start_calls(client, 8);
+        collect(client, &tally, 8, 50 * GP_NS_PER_MS);
+        gp_client_end(client);
+        collect(client, &tally, 8, 50 * GP_NS_PER_MS);
+        CHECK(tally.finished == 0);
+        gp_client_cancel_all(client);
+        while (came < 8) {
+            size_t more = gp_client_poll(client, events, 8 - came, gp_clock_now_ns() + WAIT_NS);
+
+            for (size_t e = 0; e < more; e++)
+                CHECK(events[e].class == GP_CLASS_OK && events[e].ahead && events[e].messages_received == 0);
+            CHECK(more > 0);
+            came += more;
+        }
+        gp_client_destroy(client);
+    }
+}
+
+/* Both send the payloads that the seed draws, on each of two connections; the responses are of all sizes. */
+static void pools(enum gp_kind kind)
+{
+    static const char *const transports[] = {"core", "wire"};
+    uint8_t small[TEST_REQUEST_MAX], large[TEST_REQUEST_MAX];
+    const struct gp_payload pool[] = {
+        {small, test_request(small, 10)}, {large, test_request(large, 30000)}, {"", 0}};
+    uint64_t bytes[2];
+
+    for (size_t i = 0; i < 2; i++) {
+        struct gp_client_opts opts = opts_of(&server, kind);
+        struct gp_client_stats stats;
+        struct gp_client *client;
+        struct tally tally = {0};
+        uint32_t messages =
+            kind == GP_KIND_UNARY || kind == GP_KIND_SERVER_STREAM ? 1 : opts.request.messages;
+        uint64_t wanted = 0;
+
+        opts.transport = transports[i];
+        opts.connections = 2;
+        opts.request.pool = pool;
+        opts.request.pool_count = 3;
+        opts.request.seed = 11;
+        client = connected(&opts);
+        start_calls(client, 32);
+        collect_all(client, &tally, 32);
+        CHECK(tally.classes[GP_CLASS_OK] == 32);
+        gp_client_stats(client, &stats);
+        for (uint32_t call = 0; call < 32; call++)
+            for (uint32_t m = 0; m < messages; m++)
+                wanted += pool[gp_call_draw(11, call % 2, call / 2, m, 3)].size;
+        CHECK(stats.payload_sent == wanted && stats.messages_sent == 32 * messages);
+        bytes[i] = stats.payload_sent;
+        gp_client_destroy(client);
+    }
+    CHECK(bytes[0] == bytes[1] && bytes[0] > 0);
+}
+
 static void a_death(void)
 {
     static const char *const transports[] = {"core", "wire"};
@@ -178,11 +250,13 @@ int main(void)
         parked_and_deadline((enum gp_kind)kind);
         unknown_methods((enum gp_kind)kind);
         cancelled_calls((enum gp_kind)kind);
+        pools((enum gp_kind)kind);
     }
     wrong_kinds(GP_KIND_CLIENT_STREAM);
     wrong_kinds(GP_KIND_SERVER_STREAM);
     wrong_kinds(GP_KIND_BIDI);
     large_replies();
+    endless_client_streams_on_a_server_that_does_not_read();
     a_death();
     test_server_stop(&server);
     return 0;

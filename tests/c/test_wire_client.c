@@ -37,7 +37,7 @@ static void check_kind(enum gp_kind kind, uint64_t sent, uint64_t received)
     }
     CHECK(stats.connected == 1 && stats.reconnects == 0 && stats.retried == 0);
     CHECK(stats.setups == 1 && stats.setup_min_ns > 0 && stats.setup_max_ns == stats.setup_sum_ns);
-    CHECK(stats.max_concurrent_streams > 64 && stats.polls > 0);
+    CHECK(stats.peer.max_concurrent_streams > 64 && stats.polls > 0);
     gp_client_destroy(client);
 }
 
@@ -152,7 +152,7 @@ static void a_queued_call_keeps_its_deadline(void)
     CHECK(tally.classes[GP_CLASS_DEADLINE_EXCEEDED] == 10);
     CHECK(gp_clock_now_ns() - start_ns >= 99 * GP_NS_PER_MS && gp_clock_now_ns() - start_ns < GP_NS_PER_S);
     gp_client_stats(client, &stats);
-    CHECK(stats.max_concurrent_streams == 2);
+    CHECK(stats.peer.max_concurrent_streams == 2);
     gp_client_destroy(client);
     test_server_stop(&narrow);
 }

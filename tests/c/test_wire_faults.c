@@ -509,7 +509,7 @@ static void the_limit_on_streams_is_kept(void)
     client = client_of(&peer, 2);
     CHECK(keep_calling(client, 64, 2000).classes[GP_CLASS_OK] == 2000);
     stats = stats_of(client);
-    CHECK(stats.max_concurrent_streams == 3);
+    CHECK(stats.peer.max_concurrent_streams == 3);
     gp_client_destroy(client);
     http2_peer_stop(&peer);
 }

@@ -35,6 +35,9 @@ struct peer_opts {
     uint32_t max_in_flight;
     const struct gp_metadata *metadata;
     size_t metadata_count;
+    const struct gp_payload *pool;
+    uint32_t pool_count;
+    uint64_t seed;
     bool silent; /* no SETTINGS at the beginning */
 };
 
@@ -236,6 +239,9 @@ static inline void peer_open(struct peer *peer, const struct peer_opts *opts)
                                  .method = "/test.Service/Method",
                                  .message = message,
                                  .message_bytes = opts->message_bytes,
+                                 .pool = opts->pool,
+                                 .pool_count = opts->pool_count,
+                                 .seed = opts->seed,
                                  .metadata = opts->metadata,
                                  .metadata_count = opts->metadata_count,
                                  .messages = opts->messages,
