@@ -24,14 +24,16 @@ type call struct {
 	service   *service
 	ctx       context.Context
 	behaviour behaviour
-	accepted  time.Time // only with a deadline
-	deadline  time.Time // zero: none
-	cancelled time.Time // when it became known; zero: is not
+	gate      <-chan struct{} // where it is held
+	accepted  time.Time       // only with a deadline
+	deadline  time.Time       // zero: none
+	cancelled time.Time       // when it became known; zero: is not
 	ballast   []byte
 	ended     bool
 }
 
-// enter takes a call past the limits; its handler has begun when there is no error.
+// enter takes a call past the limits; its handler has begun when there is no error. errDegraded asks for a cheap
+// answer instead of one.
 func (s *service) enter(ctx context.Context) (call, error) {
 	c := call{service: s, ctx: ctx, behaviour: s.defaults}
 	if a, _ := ctx.Value(askedKey{}).(*asked); a != nil {
@@ -43,13 +45,12 @@ func (s *service) enter(ctx context.Context) (call, error) {
 	if deadline, has := ctx.Deadline(); has {
 		c.deadline, c.accepted = deadline, time.Now()
 	}
-	degraded, err := s.limits.admit(ctx, &s.counters)
-	if err != nil {
+	if c.behaviour.hold != holdNot {
+		c.gate = s.parking.gate() // the one that is there now: a release lets go what has come before it
+	}
+	if err := s.limits.enter(ctx, &s.counters); err != nil {
 		c.lookForCancel()
 		return c, err
-	}
-	if degraded {
-		c.behaviour = behaviour{observeCancel: true}
 	}
 	s.counters.begin()
 	return c, nil
@@ -107,7 +108,7 @@ func (c *call) behave(first func() (more bool, err error)) error {
 	}
 	if asked.hold != holdNot {
 		c.service.counters.parked.Add(1)
-		err := wait(c, c.service.parking.gate())
+		err := wait(c, c.gate)
 		c.service.counters.parked.Add(-1)
 		if err != nil {
 			return err

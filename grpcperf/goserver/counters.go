@@ -12,6 +12,8 @@ type counters struct {
 	started          atomic.Int64 // handlers
 	finished         atomic.Int64
 	rejected         atomic.Int64 // calls refused before a handler began
+	pruned           atomic.Int64 // of these, for want of time
+	degraded         atomic.Int64 // calls with a cheap answer instead of a handler
 	cancelled        atomic.Int64
 	deadlineExceeded atomic.Int64
 	workAfterCancel  atomic.Int64 // ns
@@ -48,6 +50,8 @@ func (c *counters) read() map[string]int64 {
 		"parked":               c.parked.Load(),
 		"queued":               c.queued.Load(),
 		"rejected":             c.rejected.Load(),
+		"pruned":               c.pruned.Load(),
+		"degraded":             c.degraded.Load(),
 		"cancelled":            c.cancelled.Load(),
 		"deadline_exceeded":    c.deadlineExceeded.Load(),
 		"work_after_cancel_us": c.workAfterCancel.Load() / 1000,

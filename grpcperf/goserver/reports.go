@@ -11,6 +11,7 @@ import (
 	"net/http"
 	httppprof "net/http/pprof"
 	"runtime"
+	"runtime/metrics"
 	"runtime/pprof"
 	"strconv"
 	"time"
@@ -31,6 +32,7 @@ func serveReports(s *service) (net.Addr, error) {
 	r, mux := reports{s}, http.NewServeMux()
 	expvar.Publish("grpcperf", expvar.Func(func() any { return s.counters.read() }))
 	expvar.Publish("goroutines", expvar.Func(func() any { return runtime.NumGoroutine() }))
+	expvar.Publish("runtime", expvar.Func(runtimeMetrics))
 	mux.Handle("/debug/vars", expvar.Handler())
 	mux.HandleFunc("/debug/pprof/", httppprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", httppprof.Cmdline)
@@ -99,6 +101,26 @@ func (r reports) cpuProfile(out http.ResponseWriter, in *http.Request) {
 	case <-in.Context().Done():
 	}
 	pprof.StopCPUProfile()
+}
+
+// runtimeMetrics are those of package runtime/metrics that are one number.
+func runtimeMetrics() any {
+	known := metrics.All()
+	samples := make([]metrics.Sample, len(known))
+	for i, description := range known {
+		samples[i].Name = description.Name
+	}
+	metrics.Read(samples)
+	values := map[string]any{}
+	for _, sample := range samples {
+		switch sample.Value.Kind() {
+		case metrics.KindUint64:
+			values[sample.Name] = sample.Value.Uint64()
+		case metrics.KindFloat64:
+			values[sample.Name] = sample.Value.Float64()
+		}
+	}
+	return values
 }
 
 func reply(out http.ResponseWriter, what any) {

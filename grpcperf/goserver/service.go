@@ -47,6 +47,11 @@ func answer(request *pb.SimpleRequest) *pb.SimpleResponse {
 	return &pb.SimpleResponse{Payload: &pb.Payload{Body: make([]byte, size)}}
 }
 
+// cheap is the answer of a degraded call.
+func cheap() *pb.SimpleResponse {
+	return &pb.SimpleResponse{Payload: &pb.Payload{}}
+}
+
 // begin a call that came with its request.
 func (s *service) begin(ctx context.Context, request *pb.SimpleRequest) (call, error) {
 	c, err := s.enter(ctx)
@@ -64,6 +69,9 @@ func (s *service) begin(ctx context.Context, request *pb.SimpleRequest) (call, e
 
 func (s *service) UnaryCall(ctx context.Context, request *pb.SimpleRequest) (*pb.SimpleResponse, error) {
 	c, err := s.begin(ctx, request)
+	if err == errDegraded {
+		return cheap(), nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +82,9 @@ func (s *service) UnaryCall(ctx context.Context, request *pb.SimpleRequest) (*pb
 // StreamingCall answers each request in turn.
 func (s *service) StreamingCall(stream pb.BenchmarkService_StreamingCallServer) error {
 	c, err := s.enter(stream.Context())
+	if err == errDegraded {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -91,6 +102,9 @@ func (s *service) StreamingCall(stream pb.BenchmarkService_StreamingCallServer) 
 // StreamingFromClient takes requests for as long as the client likes, then answers once.
 func (s *service) StreamingFromClient(stream pb.BenchmarkService_StreamingFromClientServer) error {
 	c, err := s.enter(stream.Context())
+	if err == errDegraded {
+		return stream.SendAndClose(cheap())
+	}
 	if err != nil {
 		return err
 	}
@@ -118,6 +132,9 @@ func (s *service) StreamingFromClient(stream pb.BenchmarkService_StreamingFromCl
 // StreamingFromServer answers until the client ends the call.
 func (s *service) StreamingFromServer(request *pb.SimpleRequest, stream pb.BenchmarkService_StreamingFromServerServer) error {
 	c, err := s.begin(stream.Context(), request)
+	if err == errDegraded {
+		return stream.Send(cheap())
+	}
 	if err != nil {
 		return err
 	}
@@ -137,6 +154,9 @@ func (s *service) StreamingFromServer(request *pb.SimpleRequest, stream pb.Bench
 // ended its side.
 func (s *service) StreamingBothWays(stream pb.BenchmarkService_StreamingBothWaysServer) error {
 	c, err := s.enter(stream.Context())
+	if err == errDegraded {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ from grpcperf.memstats import MemStats, from_go
 from grpcperf.targets import go_build
 from grpcperf.targets.child import READY_S, check_env
 from grpcperf.targets.expvar import fetch, fetch_bytes
+from grpcperf.targets.limits import Limit, parse_limits
 from grpcperf.targets.process import COMMAND_FILES_FD, LaunchedChild
 from grpcperf.targets.server import check_behaviour, clients_tls, tls_files
 from grpcperf.targets.target import Counters
@@ -37,9 +38,9 @@ class GoServer(LaunchedChild):
     `version`: of grpc-go. `gomaxprocs`, `gogc` (percent, or "off"): what the runtime calls so. Server options
     of grpc-go, its own defaults where None: `stream_workers` (NumStreamWorkers), `max_concurrent_streams`,
     `read_buffer` and `write_buffer` (bytes per connection), `window` (of each stream and each connection,
-    from 64 KiB; no longer sized by measured bandwidth), `max_message` (both ways). `tls`, `behaviour`,
-    `cpus`, `env`: as for gp.Server. GODEBUG in `env` reaches the runtime: "memprofilerate=4096" makes
-    heap_profile finer, at a price.
+    from 64 KiB; no longer sized by measured bandwidth), `max_message` (both ways). `limits`, `tls`,
+    `behaviour`, `cpus`, `env`: as for gp.Server. GODEBUG in `env` reaches the runtime:
+    "memprofilerate=4096" makes heap_profile finer, at a price.
 
     A parked stream reads nothing, or with grpcperf-hold=2 one message, which it answers.
 
@@ -63,7 +64,7 @@ class GoServer(LaunchedChild):
         window: int | str | None = None,
         max_message: int | str | None = None,
         keepalive: Any = None,
-        limits: Iterable[Any] = (),
+        limits: Iterable[Limit | str] = (),
         tls: TLS | None = None,
         behaviour: Mapping[str, int | str] | None = None,
         cpus: Iterable[int] | str | None = None,
@@ -81,6 +82,8 @@ class GoServer(LaunchedChild):
             window=_size(window, "window", low=_LEAST_WINDOW),
             max_message=_size(max_message, "max_message", low=1),
         )
+        for limit in parse_limits(limits):
+            arguments += ["--limit", str(limit)]
         for key, value in check_behaviour({} if behaviour is None else behaviour).items():
             arguments += ["--behaviour", f"{key}={value}"]
         files = tls_files(tls)
