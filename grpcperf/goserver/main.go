@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -27,7 +28,8 @@ func serve(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", options.listen)
+	config := net.ListenConfig{KeepAliveConfig: options.tcp}
+	listener, err := config.Listen(context.Background(), "tcp", options.listen)
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 )
 
 type options struct {
@@ -20,6 +23,7 @@ type options struct {
 	behave   behaviour
 	limits   limits
 	grpc     []grpc.ServerOption
+	tcp      net.KeepAliveConfig
 	cert     string
 	key      string
 	clientCA string
@@ -44,6 +48,7 @@ func parse(arguments []string) (*options, error) {
 		o.limits = append(o.limits, made)
 		return err
 	})
+	o.keepalive(flags)
 	o.number(flags, "stream-workers", func(n int) grpc.ServerOption { return grpc.NumStreamWorkers(uint32(n)) })
 	o.number(flags, "max-concurrent-streams", func(n int) grpc.ServerOption { return grpc.MaxConcurrentStreams(uint32(n)) })
 	o.number(flags, "read-buffer", grpc.ReadBufferSize)
@@ -67,6 +72,43 @@ func (o *options) number(flags *flag.FlagSet, name string, option func(int) grpc
 			return fmt.Errorf("'%s' is not a whole number from 0 to 2147483647", text)
 		}
 		o.grpc = append(o.grpc, option(value))
+		return nil
+	})
+}
+
+// keepalive by gRPC, which answers to these flags together, and by TCP.
+func (o *options) keepalive(flags *flag.FlagSet) {
+	var parameters keepalive.ServerParameters
+	for name, place := range map[string]*time.Duration{
+		"time": &parameters.Time, "timeout": &parameters.Timeout, "max-idle": &parameters.MaxConnectionIdle,
+		"max-age": &parameters.MaxConnectionAge, "max-age-grace": &parameters.MaxConnectionAgeGrace,
+	} {
+		flags.Func("keepalive-"+name, "a duration; see keepalive.ServerParameters of grpc-go", func(text string) (err error) {
+			*place, err = time.ParseDuration(text)
+			o.grpc = append(o.grpc, grpc.KeepaliveParams(parameters)) // the last one counts, and has them all
+			return err
+		})
+	}
+	flags.BoolFunc("keepalive-permit-without-calls", "bear PINGs on connections without calls", func(string) error {
+		o.grpc = append(o.grpc, grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{PermitWithoutStream: true}))
+		return nil
+	})
+	flags.Func("tcp-keepalive", "IDLE:INTERVAL:PROBES in seconds and as a number; 0: the kernel's", func(text string) error {
+		var idle, interval, probes int
+		if _, err := fmt.Sscanf(text, "%d:%d:%d", &idle, &interval, &probes); err != nil {
+			return fmt.Errorf("'%s' is not IDLE:INTERVAL:PROBES", text)
+		}
+		const kernels = -1
+		o.tcp = net.KeepAliveConfig{Enable: true, Idle: kernels, Interval: kernels, Count: kernels}
+		if idle > 0 {
+			o.tcp.Idle = time.Duration(idle) * time.Second
+		}
+		if interval > 0 {
+			o.tcp.Interval = time.Duration(interval) * time.Second
+		}
+		if probes > 0 {
+			o.tcp.Count = probes
+		}
 		return nil
 	})
 }

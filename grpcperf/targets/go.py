@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpcperf import units
-from grpcperf.errors import EngineError
+from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.memstats import MemStats, from_go
 from grpcperf.targets import go_build
 from grpcperf.targets.child import READY_S, check_env
 from grpcperf.targets.expvar import fetch, fetch_bytes
+from grpcperf.targets.keepalive import Keepalive, require_keepalive
 from grpcperf.targets.limits import Limit, parse_limits
 from grpcperf.targets.process import COMMAND_FILES_FD, LaunchedChild
 from grpcperf.targets.server import check_behaviour, clients_tls, tls_files
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ANSWER_S = 10.0  # two collections of a heap of gigabytes take seconds
 DEATH_MS = 300
 _LEAST_WINDOW = 65_535
+_LEAST_KEEPALIVE_S = 1.0
 _T = TypeVar("_T")
 
 
@@ -38,8 +40,8 @@ class GoServer(LaunchedChild):
     `version`: of grpc-go. `gomaxprocs`, `gogc` (percent, or "off"): what the runtime calls so. Server options
     of grpc-go, its own defaults where None: `stream_workers` (NumStreamWorkers), `max_concurrent_streams`,
     `read_buffer` and `write_buffer` (bytes per connection), `window` (of each stream and each connection,
-    from 64 KiB; no longer sized by measured bandwidth), `max_message` (both ways). `limits`, `tls`,
-    `behaviour`, `cpus`, `env`: as for gp.Server. GODEBUG in `env` reaches the runtime:
+    from 64 KiB; no longer sized by measured bandwidth), `max_message` (both ways). `keepalive`,
+    `limits`, `tls`, `behaviour`, `cpus`, `env`: as for gp.Server. GODEBUG in `env` reaches the runtime:
     "memprofilerate=4096" makes heap_profile finer, at a price.
 
     A parked stream reads nothing, or with grpcperf-hold=2 one message, which it answers.
@@ -63,7 +65,7 @@ class GoServer(LaunchedChild):
         write_buffer: int | str | None = None,
         window: int | str | None = None,
         max_message: int | str | None = None,
-        keepalive: Any = None,
+        keepalive: Keepalive | None = None,
         limits: Iterable[Limit | str] = (),
         tls: TLS | None = None,
         behaviour: Mapping[str, int | str] | None = None,
@@ -82,6 +84,7 @@ class GoServer(LaunchedChild):
             window=_size(window, "window", low=_LEAST_WINDOW),
             max_message=_size(max_message, "max_message", low=1),
         )
+        arguments += _keepalive(keepalive)
         for limit in parse_limits(limits):
             arguments += ["--limit", str(limit)]
         for key, value in check_behaviour({} if behaviour is None else behaviour).items():
@@ -97,6 +100,7 @@ class GoServer(LaunchedChild):
         self._reports: int = ready["reports"]
         self.address = f"127.0.0.1:{ready['port']}"
         self.tls = None if tls is None else clients_tls(tls, self.address)
+        self.counters()  # its first answer makes what all later ones need: that belongs to the baseline
 
     @staticmethod
     def build(version: str = go_build.DEFAULT_VERSION) -> Path:
@@ -223,6 +227,25 @@ def _numbers(**options: int | None) -> list[str]:
         for flag in flags.get(name, (name.replace("_", "-"),))
         for part in (f"--{flag}", str(value))
     ]
+
+
+def _keepalive(keepalive: object) -> list[str]:
+    wanted = require_keepalive(keepalive)
+    if wanted is None:
+        return []
+    if wanted.time is not None and float(wanted.time) < _LEAST_KEEPALIVE_S:
+        raise InvalidRequest("keepalive time of a Go server must be 1 s or more: grpc-go waits no less")
+    names = ("time", "timeout", "max_idle", "max_age", "max_age_grace")
+    durations = {name: getattr(wanted, name) for name in names}
+    arguments = [
+        f"--keepalive-{name.replace('_', '-')}={round(float(value) * 1e9)}ns"
+        for name, value in durations.items()
+        if value is not None
+    ]
+    if wanted.permit_without_calls:
+        arguments.append("--keepalive-permit-without-calls")
+    tcp = wanted.tcp_option()
+    return arguments if tcp is None else [*arguments, f"--tcp-keepalive={tcp}"]
 
 
 def _runtime(gomaxprocs: int | None, gogc: int | str | None) -> dict[str, str]:
