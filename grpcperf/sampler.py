@@ -18,6 +18,7 @@ from grpcperf.targets.target import Measurable, as_target
 if TYPE_CHECKING:
     import pandas as pd
 
+DEAR_S = 0.1  # how often at most files of threads and links of descriptors are read
 INSIDE_S = 0.25  # how often at most the server itself is asked: each answer costs it up to milliseconds
 ANSWER_S = 0.2  # what is waited for its answer; without one it is left alone for a while
 ALONE_S = 2.0
@@ -39,8 +40,8 @@ class Sampler:
 
     `target` is a server, a gp.Process, a gp.Target with pid=, or a process's number. `pss`: also the
     proportional share, once a second at most. Context switches (of the threads alive), descriptors and
-    sockets are read each time in a small process, and in a large one so rarely that this takes a hundredth of
-    the time; what the target says of itself (heap, stacks, tasks, running calls) at most four times a second.
+    sockets are read ten times a second at most, and in a large process so rarely that this takes a hundredth
+    of the time; what the target says of itself (heap, stacks, tasks, running calls) at most four times a second.
     Readings follow a fixed schedule: one that comes late does not shift the next, and those that were missed
     are left out. A target that is stopped or stuck is still seen from outside. When it dies the series ends.
     One that is dropped ends, too.
@@ -157,7 +158,7 @@ class _Series:
         if "pss" in sample:
             self._pss_due = begin + PSS_S
         elif dear:
-            self._dear_due = begin + DEAR_SHARE * (time.monotonic() - begin)
+            self._dear_due = begin + max(DEAR_S, DEAR_SHARE * (time.monotonic() - begin))
         row: dict[str, Any] = {name: sample[name] for name in (*_PROCESS, *_DEAR) if name in sample}
         row["time"] = float(sample["time"]) - self._started_s
         row["cpu"] = self._cpus_in_use(row)
