@@ -28,6 +28,7 @@ MOST_LEVELS = 1000
 REST_S = 2.0  # what is waited for a process to come to rest that cannot be asked to
 LOOK_S = 0.05
 LOOKS = 5
+READINGS = 5  # of a level, until one is not disturbed
 
 Factory = Callable[[], Measurable | str]
 
@@ -74,9 +75,10 @@ def memory_per_call(
         with held:
             for level in steps:
                 held.grow(level)
-                note(level, held.admitted, _shortfall([held], level))
+                note(level, lambda: held.admitted)
+                note.tell(level, _shortfall([held], level))
             held.end()
-            note(0, 0, "", "after")
+            note(0, lambda: 0, "after")
 
     title = f"{kind} over {transport}, {connections:,} connection{'s' * (connections != 1)}"
     return _measured(factory_or_target, climb, steps, repeats, per="call", title=title)
@@ -120,18 +122,19 @@ def memory_per_connection(
                     )
                     part.calls = 0 if kind is None else more
                     parts.append(connected.enter_context(part))
-                there = sum(part.connected for part in parts)
-                note(level, there, "" if kind is None else _shortfall(parts, level))
+                note(level, lambda: sum(part.connected for part in parts))
+                if kind is not None:
+                    note.tell(level, _shortfall(parts, level))
             for part in parts:
                 part.end()
-        note(0, 0, "", "after")
+        note(0, lambda: 0, "after")
 
     what = "without a call" if kind is None else f"with an idle {kind} stream each"
     return _measured(factory_or_target, climb, steps, repeats, per="connection", title=f"{transport}, {what}")
 
 
 class _Note:
-    """Takes the readings of one target; called with a level, what is held of it, and what there is to say."""
+    """Takes the readings of one target, and what there is to say of a level."""
 
     def __init__(self, target: Measurable, repeat: int) -> None:
         self.target = target
@@ -139,9 +142,17 @@ class _Note:
         self.readings: list[Reading] = []
         self.shortfalls: dict[int, str] = {}
 
-    def __call__(self, level: int, held: int, shortfall: str, phase: str = "held") -> None:
-        memory = memory_at_rest(self.target)
-        self.readings.append(Reading(repeat=self.repeat, level=level, held=held, phase=phase, memory=memory))
+    def __call__(self, level: int, held: Callable[[], int], phase: str = "held") -> None:
+        """Read its memory. What ends meanwhile, as calls do that are refused, makes the reading void."""
+        for _ in range(READINGS):
+            before, memory, after = held(), memory_at_rest(self.target), held()
+            if before == after:
+                break
+        else:
+            memory = replace(memory, settled=False)
+        self.readings.append(Reading(repeat=self.repeat, level=level, held=after, phase=phase, memory=memory))
+
+    def tell(self, level: int, shortfall: str) -> None:
         if shortfall:
             self.shortfalls[level] = shortfall
 

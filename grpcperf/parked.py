@@ -106,7 +106,7 @@ def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> Ho
         if target.pid is not None:
             report.before = memory_at_rest(target)
         with hold(target, **arguments) as held:
-            report.running, report.queued, report.refused = held.running, held.queued, held.refused
+            report.running, report.queued = held.running, held.queued
             started = time.monotonic()
             try:
                 if target.pid is not None:
@@ -116,6 +116,8 @@ def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> Ho
             except KeyboardInterrupt:
                 report.interrupted = True
             report.hold_s = time.monotonic() - started
+            report.refused = held.refused  # the last of them may have been on their way when it began
+            report.running = max(0, min(report.running, held.calls - report.queued - report.refused))
             report.release_s = held.end()
             report.ended = held.status
         if target.pid is not None:

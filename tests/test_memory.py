@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 import grpcperf as gp
+from grpcperf.memory import _Note
 from grpcperf.memory_cost import FIELDS, Reading, slopes_of
 from grpcperf.memstats import MemStats
 
@@ -137,9 +138,25 @@ def test_levels_that_are_not_reached_are_told():
     assert "level_not_reached" in cost._repr_html_()
 
 
-def test_a_target_that_holds_nothing_has_no_slope(server):
-    with pytest.raises(gp.InvalidRequest, match=r"0 of 50 calls ran, 50 ended as RESOURCE_EXHAUSTED"):
-        gp.memory_per_call(server, QUICK, metadata={"grpcperf-status": 8, "grpcperf-delay-us": 1})
+@pytest.mark.parametrize(
+    ("metadata", "status"),
+    [
+        ({"grpcperf-status": 8, "grpcperf-delay-us": 1}, "RESOURCE_EXHAUSTED"),
+        ({"grpcperf-delay-us": 50_000}, "OK"),  # while memory is being read
+    ],
+)
+def test_a_target_that_holds_nothing_has_no_slope(server, metadata, status):
+    with pytest.raises(gp.InvalidRequest, match=rf"0 of 50 calls ran, 50 ended as {status}"):
+        gp.memory_per_call(server, QUICK, metadata=metadata)
+
+
+def test_a_level_that_keeps_changing_while_it_is_read_is_told(server):
+    note, left = _Note(server, 0), iter(range(50, 0, -1))
+    note(50, lambda: next(left))
+    assert not note.readings[0].memory.settled
+    assert note.readings[0].held == 41  # of the last reading
+    note(50, lambda: 7)
+    assert note.readings[1].memory.settled
 
 
 class Restless(gp.Server):
