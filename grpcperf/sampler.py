@@ -41,10 +41,10 @@ class Sampler:
     `target` is a server, a gp.Process, a gp.Target with pid=, or a process's number. `pss`: also the
     proportional share, once a second at most. Context switches (of the threads alive), descriptors and
     sockets are read ten times a second at most, and in a large process so rarely that this takes a hundredth
-    of the time; what the target says of itself (heap, stacks, tasks, running calls) at most four times a second.
-    Readings follow a fixed schedule: one that comes late does not shift the next, and those that were missed
-    are left out. A target that is stopped or stuck is still seen from outside. When it dies the series ends.
-    One that is dropped ends, too.
+    of the time. What the target says of itself (heap, stacks, tasks, running calls) is asked for four times a
+    second at most. Readings follow a fixed schedule: one that comes late does not shift the next, and those
+    that were missed are left out. A target that is stopped or stuck is still seen from outside. When it dies
+    the series ends. One that is dropped ends, too.
 
     Raises InvalidRequest when no process is known; entering it raises ServerDied or EngineError when the
     process is gone or not to be seen.
@@ -136,10 +136,8 @@ class _Series:
                 return
             if row:
                 self.rows.append(row | self._inside(row))
-            due += self._interval_s
-            late = time.monotonic() - due
-            if late > 0:
-                due += (late // self._interval_s) * self._interval_s
+            passed = max(0.0, time.monotonic() - due)
+            due += (passed // self._interval_s + 1) * self._interval_s
             self._wake.acquire(timeout=max(0.0, due - time.monotonic()))
             if self.ceased or self.owner() is None:  # its __del__ may have been interrupted
                 return
