@@ -15,6 +15,7 @@ from grpcperf.load import CONNECT_S, engine_client, probe
 from grpcperf.result import Status
 from grpcperf.spec import DEFAULT_TRANSPORT, Load
 from grpcperf.targets.target import Counters, Measurable, as_target
+from grpcperf.threads import require_client_threads
 
 LEAVE_S = 3.0  # what leaving waits for calls that were cancelled
 LOOK_S = 0.005  # between two looks while calls are opened
@@ -79,6 +80,7 @@ class Hold:
         target, spec = self.target, self.spec
         target.require_usable()
         require_descriptors(target, spec.connections)
+        require_client_threads(spec.threads, spec.transport)
         peer = probe(target)
         admitted = peer.settings["max_concurrent_streams"]
         self._streams = None if admitted is None else admitted * spec.connections

@@ -19,6 +19,7 @@ from grpcperf.schedule import engine_schedule
 from grpcperf.spec import Load
 from grpcperf.targets.channel_args import engine_args
 from grpcperf.targets.target import Measurable, as_target, host_of
+from grpcperf.threads import require_client_threads
 
 PROBE_S = 5.0
 CONNECT_S = 10.0
@@ -272,6 +273,7 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
     target = as_target(target)
     target.require_usable()
     require_descriptors(target, spec.connections)
+    require_client_threads(spec.threads, spec.transport)
     try:
         return LoadRun(target, spec, probe(target))
     except KeyboardInterrupt:

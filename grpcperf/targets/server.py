@@ -17,6 +17,7 @@ from grpcperf.targets.limits import Limit, parse_limits
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild
 from grpcperf.targets.target import Measurable, as_target
+from grpcperf.threads import require_server_threads
 from grpcperf.tls import TLS, require_tls
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Server(NativeChild):
             told, handed = _forward_options(self.forward)
             arguments += told
             files |= handed
+        require_server_threads()
         self._start(arguments, listen=listen, port=port, cpus=cpus, env=env, files=files)
         self.tls = None if tls is None else clients_tls(tls, self.address)
 
