@@ -22,16 +22,8 @@ _MODULE = "google.golang.org/grpc"
 _FACTS = ("GOVERSION", "GOFLAGS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140")
 # Until then a call's metadata was not shown to what looks at it first (goserver/header.go).
 _HEADER_SINCE = (1, 59)
-_UNKNOWN = ("unknown revision", "invalid version", "no matching versions", "404 not found", "not found:")
-_OFFLINE = (
-    "dial tcp",
-    "dial udp",
-    "no such host",
-    "i/o timeout",
-    "proxyconnect",
-    "GOPROXY=off",
-    "GOPROXY list",
-)
+_NO_SUCH = ("unknown revision", "invalid version", "no matching versions", "404 not found", "410 gone")
+_NO_MODULES = ("reading ", "dial tcp", "lookup disabled", "no such host", "i/o timeout", "not in std")
 _TELLING_LINES = 8
 
 
@@ -161,19 +153,22 @@ def _run(command: list[str], cwd: str | None) -> subprocess.CompletedProcess[str
 
 def _failure(version: str, stderr: str) -> EngineError:
     said = _telling(stderr)
-    low = stderr.lower()
-    if any(sign.lower() in low for sign in _OFFLINE):
+    if any(sign in said.lower() for sign in _NO_SUCH):
+        return EngineError(f"there is no grpc-go {version}: {said}")
+    if any(sign in said.lower() for sign in _NO_MODULES):
         return EngineError(
             f"grpc-go {version} has not been built here before, and its modules cannot be downloaded: {said}"
         )
-    if any(sign in low for sign in _UNKNOWN):
-        return EngineError(f"there is no grpc-go {version}: {said}")
     return EngineError(f"the server does not build with grpc-go {version}: {said}")
 
 
 def _telling(stderr: str) -> str:
-    """What a failed command said, without its progress."""
+    """What a failed command said, without its progress; what a module lacks is said once, and not for each
+    file that wants it."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith(("go: downloading", "go: finding", "# "))]
-    more = f" (and {len(telling) - _TELLING_LINES} lines more)" if len(telling) > _TELLING_LINES else ""
-    return "; ".join(telling[:_TELLING_LINES] or ["it said nothing"]) + more
+    distinct = list(
+        dict.fromkeys(re.sub(rf"^\S+\.go:\d+:\d+: (?={_MODULE}@|module )", "", line) for line in telling)
+    )
+    more = f" (and {len(distinct) - _TELLING_LINES} lines more)" if len(distinct) > _TELLING_LINES else ""
+    return "; ".join(distinct[:_TELLING_LINES] or ["it said nothing"]) + more
