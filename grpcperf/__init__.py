@@ -51,6 +51,17 @@ from .tls import TLS
 
 __version__ = "0.1.0"
 
+_LATE = ("experiments", "plot", "stats")  # rooms that cost more than importing the package should
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATE:
+        raise AttributeError(f"module 'grpcperf' has no attribute {name!r}")
+    from importlib import import_module
+
+    return import_module(f"grpcperf.{name}")
+
+
 __all__ = [
     "TLS",
     "Async",

@@ -213,6 +213,15 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", required=True, help="the page to write")
 
 
+def _add_experiment(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "grpcperf experiment list\n"
+        "       grpcperf experiment run NAME|all [--quick | --full] [--json] [--html FILE] [--save FILE]\n"
+        "                               [--servers native,grpc-go] [--KEY VALUE ...]"
+    )
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="parameters depend on the experiment")
+
+
 def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", default="grpcperf-demo.html", help="the page to write")
     _add_json(parser)
@@ -225,6 +234,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "sweep": ("load a server at every point of lists of options", _add_sweep),
     "compare": ("hold two stores of sweeps against each other", _add_compare),
     "report": ("make a page of a store: one HTML file", _add_report),
+    "experiment": ("answer one of the questions that come with it, or all", _add_experiment),
     "demo": ("measure a native server here: memory per call, throughput over connections", _add_demo),
     "doctor": ("say whether this machine is a good place to measure", _add_json),
     "calibrate": ("find the ceiling of the load engine itself, and keep it for later runs", _add_json),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from grpcperf import cli_compose, interrupts
+from grpcperf import cli_compose, cli_experiment, interrupts
 from grpcperf.arguments import parser
 from grpcperf.cli_options import (
     CHECK_FAILED,
@@ -297,6 +297,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "sweep": cli_compose.sweep,
     "compare": cli_compose.compare,
     "report": cli_compose.report,
+    "experiment": cli_experiment.experiment,
     "demo": _demo,
     "doctor": _doctor,
     "calibrate": _calibrate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -105,21 +105,27 @@ def results_text(results: Results) -> str:
 def results_table(results: Results) -> str:
     """HTML whose colours are translucent, so that it reads on light and on dark."""
     headings, rows = table(results)
-    head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in headings)
-    body = "".join(_html_row(row) for row in rows[:MOST_ROWS])
     more = f"<div>and {len(rows) - MOST_ROWS:,} more points</div>" if len(rows) > MOST_ROWS else ""
+    amiss = {at for at, row in enumerate(rows) if not row.valid}
     return (
         f'<div style="color:inherit">{"".join(html_remark(one) for one in remarks(results))}'
         f"<div><b>{html.escape(repr(results).strip('<>'))}</b></div>"
-        f'<table style="border-collapse:collapse;color:inherit"><tr style="background:none">{head}</tr>'
-        f"{body}</table>{more}</div>"
+        f"{html_rows(headings, [row.cells for row in rows[:MOST_ROWS]], amiss)}{more}</div>"
     )
 
 
-def _html_row(row: Row) -> str:
-    mark = "" if row.valid else f";border-left:4px solid rgb({_COLOURS['invalid']})"
-    cells = "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row.cells)
-    return f'<tr style="background:none{mark}">{cells}</tr>'
+def html_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], amiss: Container[int] = ()) -> str:
+    """A table of texts; rows whose index is in `amiss` are marked as not valid."""
+    head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in headings)
+    body = ""
+    for at, row in enumerate(rows):
+        mark = f";border-left:4px solid rgb({_COLOURS['invalid']})" if at in amiss else ""
+        cells = "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row)
+        body += f'<tr style="background:none{mark}">{cells}</tr>'
+    return (
+        f'<table style="border-collapse:collapse;color:inherit"><tr style="background:none">{head}</tr>'
+        f"{body}</table>"
+    )
 
 
 def html_remark(one: Remark) -> str:

@@ -1,0 +1,62 @@
+"""The questions that grpcperf answers out of the box: `gp.experiments.in_flight_cost(servers=[...])`, each
+in a module of its own; in the shell `grpcperf experiment run in-flight-cost`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from grpcperf.errors import InvalidRequest
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
+from grpcperf.experiments.report import Report
+
+NAMES = ("in-flight-cost",)
+"""All there are, in the order of their articles."""
+
+__all__ = ["NAMES", "Experiment", "Figure", "Kit", "Report", "Row", "find", "runner"]
+
+
+def find(name: str) -> Experiment:
+    """An experiment by its name, with dashes or underscores. Raises InvalidRequest with the names nearest to
+    it."""
+    from grpcperf.spec import refuse_unknown
+
+    plain = name.replace("_", "-")
+    refuse_unknown([plain], NAMES, "experiment")
+    attribute = plain.replace("-", "_")
+    found = import_module(f"{__name__}.{attribute}").EXPERIMENT
+    assert isinstance(found, Experiment)
+    globals()[attribute] = found  # importing has put the module there
+    return found
+
+
+def runner(recorded: str | Path | None = None, *, size: str = "quick") -> Callable[..., Report]:
+    """A callable that answers `run(name, **parameters)` from a file of reports when it is in there, and else
+    measures, and keeps the report in that file: for notebooks, whose figures can then be drawn again without
+    measuring for an hour."""
+    known = Report.load_all(recorded) if recorded is not None and Path(recorded).exists() else {}
+
+    def run(name: str, **parameters: Any) -> Report:
+        experiment = find(name)
+        if experiment.name not in known:
+            known[experiment.name] = experiment(size=size, **parameters)
+            if recorded is not None:
+                known[experiment.name].save(recorded)
+        return known[experiment.name]
+
+    return run
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    try:
+        return find(name)
+    except InvalidRequest as error:
+        raise AttributeError(str(error)) from None
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *(name.replace("-", "_") for name in NAMES)])

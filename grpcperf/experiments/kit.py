@@ -1,0 +1,225 @@
+"""What an experiment is made of: a function that yields rows, and what it is handed to measure with.
+
+A module of this folder answers one question. It has a function `measure(kit, **parameters)` that yields a
+row (a dict) for each thing measured, functions that say what the rows mean and draw them, and one
+Experiment, named by the module, which joins them.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.errors import EngineError, Error, InvalidRequest
+from grpcperf.experiments.report import Report
+from grpcperf.identity import plain
+from grpcperf.progress import SweepProgress
+from grpcperf.result import Finding, Result
+from grpcperf.spec import refuse_unknown
+from grpcperf.stats import mean_interval
+from grpcperf.units import shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from grpcperf.targets import Measurable
+
+Row = dict[str, Any]
+Start = Callable[..., "Measurable"]
+SIZES = ("quick", "full")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure of a report: `draw` puts it on an Axes."""
+
+    title: str
+    draw: Callable[[Axes], object]
+    caption: str = ""
+
+
+@dataclass(frozen=True)
+class ServerKind:
+    """A kind of server to be measured. `name` is the `server` column."""
+
+    name: str
+    start_with: Callable[..., Measurable]
+    is_go: bool = False
+    is_native: bool = False
+
+    def start(
+        self, *, go: Mapping[str, Any] | None = None, native: Mapping[str, Any] | None = None, **both: Any
+    ) -> Measurable:
+        """Start one: `both` for every kind, `go` for a GoServer, `native` for a Server. A callable of the
+        user's gets none of them."""
+        own = (go if self.is_go else native if self.is_native else None) or {}
+        known = self.is_go or self.is_native
+        return self.start_with(**(both | dict(own) if known else {}))
+
+
+class Kit:
+    """What `measure` is handed: servers by their names, repeats, and where to note what a reader must
+    know."""
+
+    def __init__(self, size: str, bar: SweepProgress) -> None:
+        self.size = size
+        self.findings: dict[str, Finding] = {}
+        self.skipped: dict[str, str] = {}
+        self._bar = bar
+
+    @property
+    def quick(self) -> bool:
+        return self.size == "quick"
+
+    def servers(self, wanted: Iterable[Any]) -> Iterator[ServerKind]:
+        """The kinds of server that can be had here: "native", "native:thread", "native:pool:100:1000",
+        "grpc-go", "grpc-go@1.46.2", or a callable that returns a target. What cannot (Go is missing) is
+        skipped by name, with its reason; what is no server raises InvalidRequest."""
+        if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+            raise InvalidRequest(f'servers must be a list such as ["native", "grpc-go"], not {shown(wanted)}')
+        for one in [server_kind(one) for one in wanted]:
+            try:
+                if one.is_go:
+                    one.start_with.func.build(one.start_with.keywords["version"])  # type: ignore[attr-defined]
+            except EngineError as error:
+                self.skip(one.name, str(error))
+                continue
+            yield one
+
+    def skip(self, name: str, reason: str) -> None:
+        """A part that cannot be measured here: the rest goes on, the report shows the gap."""
+        self.skipped[name] = reason
+
+    def note(self, measured: Result | Finding, where: str = "") -> None:
+        """Keep what was found. Of one code the worst is kept, and the first."""
+        for finding in measured.findings if isinstance(measured, Result) else (measured,):
+            before = self.findings.get(finding.code)
+            if before is None or (before.severity != "invalid" and finding.severity == "invalid"):
+                message = f"{where}: {finding.message}" if where else finding.message
+                self.findings[finding.code] = Finding(
+                    **{**vars(finding), "message": message}  # frozen dataclass without slots
+                )
+
+    def say(self, **about: Any) -> None:
+        """What is being measured, for the progress bar."""
+        self._bar.show(about)
+
+    def repeat(self, times: int, measure: Callable[[], Mapping[str, Any]]) -> Row:
+        """Measure so many times: the mean of each number, `repeats`, and for more than one `<metric>_low` and
+        `<metric>_high`, the 95 % interval of the mean (Student's t). What is no number, or unknown (None) in
+        some repeat, is that of the first."""
+        rows = [dict(measure()) for _ in range(times)]
+        row = dict(rows[0])
+        for name in rows[0]:
+            values: list[Any] = [one.get(name) for one in rows]
+            if not all(_is_number(one) for one in values):
+                continue
+            numbers = [float(one) for one in values]
+            if times > 1:
+                row[name] = _as_before(statistics.fmean(numbers), values)
+                bounds = mean_interval(numbers)
+                assert bounds is not None
+                row[f"{name}_low"], row[f"{name}_high"] = bounds.low, bounds.high
+        return row | {"repeats": times}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _as_before(mean: float, values: Sequence[Any]) -> float | int:
+    """A whole number stays one when all are the same: a count of 100 is not 100.0."""
+    return values[0] if all(value == values[0] for value in values) else mean
+
+
+def server_kind(wanted: Any) -> ServerKind:
+    """See Kit.servers."""
+    from functools import partial
+
+    from grpcperf.targets import GoServer, Server
+    from grpcperf.targets.go_build import DEFAULT_VERSION
+    from grpcperf.targets.models import parse_model
+
+    if callable(wanted):
+        name = getattr(wanted, "__name__", type(wanted).__name__)
+        return ServerKind("callable" if name == "<lambda>" else name, wanted)
+    if isinstance(wanted, str):
+        kind, at, version = wanted.partition("@")
+        if kind == "grpc-go" and (version or not at):
+            return ServerKind(wanted, partial(GoServer, version=version or DEFAULT_VERSION), is_go=True)
+        kind, colon, model = wanted.partition(":")
+        if kind == "native" and (model or not colon):
+            return ServerKind(wanted, partial(Server, model=parse_model(model or "async")), is_native=True)
+    raise InvalidRequest(
+        'server must be "native", "native:MODEL", "grpc-go", "grpc-go@VERSION" or a callable, '
+        f"not {shown(wanted)}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One question, and how it is answered: called with its parameters, it measures and returns a Report."""
+
+    name: str
+    question: str
+    columns: tuple[str, ...]  # that every row has, in order
+    measure: Callable[..., Iterator[Row]] = field(repr=False)
+    verdict: Callable[[Report], str] = field(repr=False)  # a sentence, computed from the rows
+    quick: Mapping[str, Any] = field(repr=False)  # parameters of measure: seconds
+    full: Mapping[str, Any] = field(repr=False)  # and the sizes of the article
+    figures: Callable[[Report], Sequence[Figure]] = field(default=lambda report: (), repr=False)
+    data: Callable[[Sequence[Row]], Mapping[str, Any]] = field(default=lambda rows: {}, repr=False)  # fits
+    source: str = ""  # who asked, and what was published
+
+    def __call__(self, *, size: str = "quick", progress: bool | None = None, **parameters: Any) -> Report:
+        """Measure. `size`: "quick" (seconds) or "full"; parameters override those of the size. A part that
+        cannot be had here is skipped by name; Ctrl-C gives what there is, with the finding `interrupted`.
+        Raises InvalidRequest for a parameter that it does not have."""
+        if size not in SIZES:
+            raise InvalidRequest(f"size must be quick or full, not {shown(size)}")
+        known = self.quick if size == "quick" else self.full
+        refuse_unknown(parameters, known, f"parameter of {self.name}")
+        chosen = {**known, **parameters}
+        started = time.monotonic()
+        rows: list[Row] = []
+        with SweepProgress(0, progress) as bar:
+            kit = Kit(size, bar)
+            try:
+                for row in self.measure(kit, **chosen):
+                    rows.append({**dict.fromkeys(self.columns), "repeats": 1, **row})
+            except KeyboardInterrupt:
+                kit.note(
+                    Finding(code="interrupted", severity="invalid", message="interrupted: rows are missing")
+                )
+            except Error as error:
+                if isinstance(error, InvalidRequest) or not rows:
+                    raise
+                kit.skip("the rest", str(error))
+        return self._report(rows, kit, chosen, time.monotonic() - started)
+
+    def _report(self, rows: list[Row], kit: Kit, chosen: Mapping[str, Any], seconds: float) -> Report:
+        from grpcperf import environment
+
+        tidy = tuple({name: _finite(value) for name, value in row.items()} for row in rows)
+        return Report(
+            name=self.name,
+            rows=tidy,
+            data=plain(self.data(tidy)) if tidy else {},
+            findings=tuple(kit.findings.values()),
+            skipped=dict(kit.skipped),
+            size=kit.size,
+            parameters=plain(chosen),
+            seconds=seconds,
+            environment=environment.summary(),
+            answered_by=self,
+        )
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return plain(value)
