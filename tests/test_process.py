@@ -291,6 +291,9 @@ def test_one_that_cannot_be_run_says_why(command, arguments, message, children):
         (["true"], {"memstats": "expvar", "expvar": "http://localhost:port/"}, "expvar"),
         (["true"], {"env": {"A": 1}}, "env"),
         (["true"], {"cpus": []}, "cpus"),
+        (["true"], {"cwd": 5}, "cwd"),
+        (["true"], {"cwd": ""}, "cwd"),
+        (["true"], {"cwd": b"/"}, "cwd"),
         (["true"], {"tls": "yes"}, "tls"),
         (["true"], {"authority": "a b"}, "authority"),
     ],
@@ -514,6 +517,19 @@ def test_what_a_go_program_publishes_is_in_its_memstats(variables):
     afar = gp.Target("127.0.0.1:1", expvar=f"http://127.0.0.1:{variables}")
     assert afar.memstats().as_go() == GO
     assert afar.memstats().rss is None
+
+
+def test_the_variables_of_a_real_go_program():
+    with gp.GoServer() as go:
+        target = gp.Target(go.address, pid=go.pid, expvar=f"{go.reports}/debug/vars")
+        before = target.memstats()
+        assert before.goroutines == before.tasks >= go.memstats().goroutines  # that which reads is one
+        with gp.hold(go, calls=100):
+            held = target.memstats()
+        assert held.tasks >= before.tasks + 100
+        assert held.stack_inuse > before.stack_inuse
+        assert held.total_alloc > before.total_alloc > 0
+        assert 0 <= held.gc_cpu_fraction < 1
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class LaunchedChild(ChildTarget):
         self._command = tuple(command)
         argv = [str(executable("grpcperf-launch")), "--control", "3", "--environment", str(_ENVIRONMENT_FD)]
         if cwd is not None:
-            argv += ["--folder", os.fspath(cwd)]
+            argv += ["--folder", check_folder(cwd)]
         if (allowed := check_cpus(cpus)) is not None:
             argv += ["--cpus", ",".join(map(str, allowed))]
         environment = {**os.environ, **check_env(env)}
@@ -77,7 +77,7 @@ class LaunchedChild(ChildTarget):
         end = time.monotonic() + timeout_s
         pause = _PAUSE_S[0]
         try:
-            while (lack := lacking()) is not None:
+            while (lack := lacking()) is not None or self.death():  # what was seen may be somebody else's
                 self._require_started(deed, lack, end, timeout_s)
                 time.sleep(pause)
                 pause = min(2 * pause, _PAUSE_S[1])
@@ -85,7 +85,7 @@ class LaunchedChild(ChildTarget):
             self._give_up()
             raise
 
-    def _require_started(self, deed: str, lack: str, end: float, timeout_s: float) -> None:
+    def _require_started(self, deed: str, lack: str | None, end: float, timeout_s: float) -> None:
         """Raise when it has died before it did that, or its time is over."""
         assert self._child is not None
         if reason := self.death():
@@ -111,7 +111,8 @@ class LaunchedChild(ChildTarget):
 
     @property
     def stdout(self) -> str:
-        """The end of what it wrote to stdout, at most 64 KiB; also after its death."""
+        """The end of what it wrote to stdout, at most 64 KiB; also after its death. That is a pipe, to which
+        most programs write in blocks unless they flush."""
         return self._tail(1)
 
     @property
@@ -174,8 +175,8 @@ class Process(LaunchedChild):
     grpc.health.v1.Health/Check answers SERVING there; None: at once. It is also the address that loads use.
     `timeout`: for getting ready. `memstats`: what is known of its memory, beside /proc: "proc" nothing,
     "expvar" what a Go program publishes at the URL `expvar`, "preload" exact counts of what it allocates,
-    where it is dynamically linked. `tls`, `authority`: how to call it. `cpus`:
-    those it may use. `env`: variables on top of this process's. `cwd`: where it starts.
+    where it is dynamically linked. `tls`, `authority`: how to call it. `cpus`: those it may use. `env`:
+    variables on top of this process's. `cwd`: where it starts.
 
     A command that puts itself in the background ends as far as can be seen from here, and what it leaves
     behind is ended with it: tell it to stay in the foreground.
@@ -218,22 +219,22 @@ class Process(LaunchedChild):
             filled = self._counting.environment({**os.environ, **filled})
         self.address = address or NOWHERE
         self._launch(words, env=filled, cwd=cwd, cpus=cpus)
-        if address is not None:
+        if health:
+            self._await_health(timeout_s)
+        elif address is not None:
             self._await_connection(address, timeout_s)
-            if health:
-                self._await_health(address, timeout_s)
         if self._counting is not None:
             self._require_counted(self._counting, at_once=address is None)
 
-    def _await_health(self, address: str, timeout_s: float) -> None:
+    def _await_health(self, timeout_s: float) -> None:
         def lacking() -> str | None:
             try:
-                state = check_health(address, self.authority, self.tls, _ANSWER_S)
+                state = check_health(self.address, self.authority, self.tls, min(timeout_s, _ANSWER_S))
             except OSError as error:
                 state = str(error)
             return None if state == "SERVING" else f"the last answer: {state}"
 
-        self._await(f"answers the health check with SERVING at {address}", timeout_s, lacking)
+        self._await(f"answers the health check with SERVING at {self.address}", timeout_s, lacking)
 
     def memstats(self, settle: bool = False) -> MemStats:
         """Its memory: what the kernel says, and what `memstats` was chosen to know from inside. `settle` has
@@ -277,6 +278,14 @@ def check_command(command: object) -> list[str]:
         'command must be a list of words such as ["./server", "--port", "{port}"], '
         f"not {units.shown(command)}"
     )
+
+
+def check_folder(folder: object) -> str:
+    """A path as text. Raises InvalidRequest."""
+    path = os.fspath(folder) if isinstance(folder, os.PathLike) else folder
+    if isinstance(path, str) and path and "\0" not in path:
+        return path
+    raise InvalidRequest(f"cwd must be the path of a folder, not {units.shown(folder)}")
 
 
 def _parse_ready(ready: object) -> tuple[bool, str | None]:
