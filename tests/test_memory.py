@@ -59,6 +59,14 @@ def test_calls_with_threads_show_their_stacks():
     assert cost.own_threads.kept == 0
 
 
+def test_a_goroutine_for_each_call_is_found():
+    cost = gp.memory_per_call(gp.GoServer, [0, 200, 400], repeats=1)
+    assert cost.goroutines.slope == cost.tasks.slope == pytest.approx(1, abs=0.02)
+    assert 7 * 1024 < cost.stack_inuse.slope < 10 * 1024
+    assert 2 * 1024 < cost.heap_alloc.slope < 6 * 1024
+    assert not cost.warm
+
+
 def test_what_calls_took_comes_back(server):
     cost = gp.memory_per_call(server, [0, 500, 1000, 2000], repeats=2)
     assert cost.warm
