@@ -85,7 +85,8 @@ class Child:
 
 Client = dict[str, Any]
 """transport, target (as probe resolved it), authority, connections, tls (Tls or None), channel_args (dict of
-int or str, of C core); of wire: window (bytes, 0 its own), gzip, busy_poll (bool)."""
+int or str, of C core); of wire: window (bytes, 0 its own), gzip, busy_poll (bool), keepalive (None, or time,
+timeout, without calls, and TCP's idle, interval, probes: seconds, a bool, and 0 for a default)."""
 
 Request = dict[str, Any]
 """kind ("unary", "server_stream", "client_stream", "bidi", "bidi_free"), method, pool (tuple of

@@ -288,7 +288,7 @@ def unmeasured(spec: Load) -> Result:
 def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
     """The Client of _engine.pyi. C core takes compression as one of its arguments, by number."""
     channel_args = engine_args(spec.channel_args)
-    if spec.keepalive is not None:
+    if spec.transport == "core" and spec.keepalive is not None:
         channel_args |= spec.keepalive.client_args()
     if spec.transport == "core" and spec.compression is not None:
         channel_args.setdefault("grpc.default_compression_algorithm", 2)
@@ -302,6 +302,7 @@ def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
         "window": spec.window or 0,
         "gzip": spec.compression == "gzip",
         "busy_poll": spec.busy_poll,
+        "keepalive": spec.keepalive.wire_opts() if spec.transport == "wire" and spec.keepalive else None,
     }
 
 

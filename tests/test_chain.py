@@ -158,7 +158,7 @@ def test_streams_are_refused(kind):
 def test_the_next_server_dies_in_mid_run_and_comes_back(model, within):
     with chain(model, {}, {}, {"delay-us": 2000}) as hops:
         port = int(hops[2].address.rpartition(":")[2])
-        with gp.start(hops[0], concurrency=16, duration=1.0, warmup=0) as run:
+        with gp.start(hops[0], concurrency=16, duration=0.6, warmup=0) as run:
             assert within(3, lambda: run.snapshot().ok > 50)
             hops[2].close()
             result = run.result()

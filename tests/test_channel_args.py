@@ -97,7 +97,7 @@ def test_every_name_of_the_table_is_one_of_the_library():
         ({"unchecked:a=b": 1}, "not the name"),
         ({"unchecked:a": 1.5}, "whole number"),
         ({"unchecked:a": 2**31}, "whole number"),
-        ({"unchecked:a": "x\0"}, "whole number"),
+        ({"unchecked:a": "x\0"}, "text without NUL"),
         ([1], "must be a dict"),
     ],
 )

@@ -67,7 +67,7 @@ def test_an_idle_connection_is_closed_after_once_to_twice_the_time():
 
 def test_without_keepalive_a_silent_connection_stays():
     with gp.Server() as server, connected(server) as peer:
-        types, _, closed = frames_until_the_end(peer, 1)
+        types, _, closed = frames_until_the_end(peer, 0.5)
         assert closed is None
         assert PING_FRAME not in types
 
@@ -87,7 +87,7 @@ def test_pings_without_calls_need_to_be_permitted():
         gp.Server(keepalive=gp.Keepalive(time="200ms", timeout="200ms")) as server,
         connected(server) as peer,
     ):
-        types, _, closed = frames_until_the_end(peer, 1)
+        types, _, closed = frames_until_the_end(peer, 0.7)
         assert (PING_FRAME in types, closed) == (False, None)
 
 
@@ -100,7 +100,7 @@ def test_an_old_connection_ends_with_its_calls_after_the_grace(within):
         assert server.counters().cancelled == 5
     aged = {"grpc.max_connection_age_ms": 300}
     with gp.Server(channel_args=aged) as server, gp.hold(server, calls=5) as held:
-        time.sleep(0.8)
+        time.sleep(0.6)
         assert held.running == 5
 
 
@@ -122,31 +122,51 @@ def test_an_old_connection_ends_with_its_calls_after_the_grace(within):
 )
 def test_fast_pings_are_strikes(args, borne):
     with gp.Server(channel_args=args) as server, connected(server) as peer:
-        types, words, closed = frames_until_the_end(peer, 0.6, each=PING)
+        types, words, closed = frames_until_the_end(peer, 0.4, each=PING)
         assert (GOAWAY_FRAME in types or closed is not None) is not borne
         assert borne or b"too_many_pings" in words
 
 
-def test_a_server_that_stands_still_is_noticed_by_the_clients_keepalive(within):
-    asking = gp.Keepalive(time=1, timeout="300ms", permit_without_calls=True)
+@pytest.mark.parametrize(
+    ("transport", "time", "status"), [("core", 1, "UNAVAILABLE"), ("wire", 0.3, "transport")]
+)
+def test_a_server_that_stands_still_is_noticed_by_the_clients_keepalive(transport, time, status, within):
+    asking = gp.Keepalive(time=time, timeout="300ms", permit_without_calls=True)
     with (
         gp.Server(keepalive=gp.Keepalive(permit_without_calls=True)) as server,
-        gp.hold(server, calls=4, transport="core", keepalive=asking) as held,
+        gp.hold(server, calls=4, transport=transport, keepalive=asking) as held,
     ):
+        assert not within(0.7, lambda: held.running < 4)  # a server that answers is kept
         os.kill(server.pid, signal.SIGSTOP)
         try:
             assert within(4, lambda: held._park.counts()["finished"] == 4)
+            assert held._park.counts()["status"] == {status: 4}
         finally:
             os.kill(server.pid, signal.SIGCONT)
 
 
-def timers(server):
-    """Of the server's connections: kind of the timer (2: keepalive) and seconds until it runs out."""
+@pytest.mark.parametrize("without_calls", [True, False])
+def test_a_client_that_asks_too_often_is_told_to_go(without_calls, within):
+    """By a server with gRPC's default, 5 minutes between PINGs; not a client without a call and the leave to
+    ask then."""
+    asking = gp.Keepalive(time="20ms", permit_without_calls=without_calls)
+    with gp.Server() as server:
+        calls = {"metadata": {"grpcperf-delay-us": 400_000}} if not without_calls else {}
+        with gp.hold(server, calls=2, keepalive=asking, **calls) as held:
+            assert within(2, lambda: held._park.counts()["finished"] == 2)
+            assert within(1, lambda: server.counters().running == 0)
+        result = gp.load(server, calls=4, concurrency=2, warmup=0, think_time=0.2, keepalive=asking)
+        assert result.errors == 0
+
+
+def timers(server, side=1):
+    """Of the connections at the server's end (1) or the other: kind of the timer (2: keepalive) and seconds
+    until it runs out."""
     port = f":{int(server.address.rpartition(':')[2]):04X}"
     lines = [line for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
     rows = [line.split() for line in lines]
     ticks = os.sysconf("SC_CLK_TCK")
-    found = [row[5].split(":") for row in rows if row[1].endswith(port) and row[3] == "01"]
+    found = [row[5].split(":") for row in rows if row[side].endswith(port) and row[3] == "01"]
     return [(int(kind, 16), int(when, 16) / ticks) for kind, when in found]
 
 
@@ -158,11 +178,22 @@ def test_tcp_keepalive_of_a_servers_connections(within):
         assert within(2, lambda: [kind for kind, _ in timers(server)] == [0])
 
 
-@pytest.mark.parametrize("model", ["async", "thread"])
-def test_a_load_goes_on_over_connections_that_age(model):
-    aged = gp.Keepalive(max_age="200ms", max_age_grace="500ms")
-    with gp.Server(model, keepalive=aged) as server:
-        result = gp.load(server, concurrency=4, duration=1, warmup=0)
+def test_tcp_keepalive_of_a_clients_connections(server, tmp_path, within):
+    probing = gp.Keepalive(tcp_idle="5m", tcp_interval=10)
+    with gp.hold(server, calls=3, connections=3, keepalive=probing):
+        assert within(2, lambda: [kind for kind, _ in timers(server, side=2)] == [2] * 3)
+        assert all(200 < when <= 300 for _, when in timers(server, side=2))
+    with (
+        gp.Server(listen=f"unix:{tmp_path}/s") as local,
+        pytest.raises(gp.InvalidRequest, match="is a Unix socket"),
+    ):
+        gp.load(local, calls=1, keepalive=probing)
+
+
+def test_a_load_goes_on_over_connections_that_age():
+    aged = gp.Keepalive(max_age="150ms", max_age_grace="500ms")
+    with gp.Server(keepalive=aged) as server:
+        result = gp.load(server, concurrency=4, duration=0.7, warmup=0)
         assert result.errors == 0
         assert result.reconnects > 0
 
@@ -222,23 +253,23 @@ def test_what_is_no_keepalive(keepalive, server):
 
 
 @pytest.mark.parametrize(
-    ("keepalive", "says"),
+    ("transport", "keepalive", "says"),
     [
-        (gp.Keepalive(time=0.5), "at least 1 s"),
-        (gp.Keepalive(permit_without_calls=True), "at least 1 s"),
-        (gp.Keepalive(time=5, max_idle=1), "leave max_idle out"),
-        (gp.Keepalive(time=5, tcp_probes=1), "leave tcp_probes out"),
+        ("core", gp.Keepalive(time=0.5), "at least 1 s"),
+        ("core", gp.Keepalive(time=5, tcp_probes=1), "leave tcp_probes out"),
+        ("core", gp.Keepalive(permit_without_calls=True), "needs time="),
+        ("wire", gp.Keepalive(permit_without_calls=True), "needs time="),
+        ("core", gp.Keepalive(time=5, max_idle=1), "leave max_idle out"),
+        ("wire", gp.Keepalive(max_age=5, max_age_grace=1), "leave max_age out"),
     ],
 )
-def test_what_a_client_cannot_have(keepalive, says):
+def test_what_a_client_cannot_have(transport, keepalive, says):
     with pytest.raises(gp.InvalidRequest, match=says):
-        gp.Load(keepalive=keepalive, transport="core")
+        gp.Load(keepalive=keepalive, transport=transport)
 
 
 def test_where_it_cannot_be(tmp_path):
     with pytest.raises(gp.InvalidRequest, match="no TCP"):
         gp.Server(listen=f"unix:{tmp_path}/s", keepalive=gp.Keepalive(tcp_idle=5))
-    with pytest.raises(gp.InvalidRequest, match="'wire' is not built yet; give transport='core'"):
-        gp.Load(keepalive=gp.Keepalive(time=5))
     with pytest.raises(gp.InvalidRequest, match="keepalive= says too"):
         gp.Load(keepalive=gp.Keepalive(time=5), transport="core", channel_args={"grpc.keepalive_time_ms": 1})

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/call.h"
+#include "net/socket.h"
 
 struct gp_error;
 struct gp_client;
@@ -24,6 +25,13 @@ struct gp_client_arg { /* a channel argument of C core */
     const char *key;
     const char *text; /* NULL: the number counts */
     int64_t number;
+};
+
+struct gp_client_keepalive {
+    uint64_t time_ns;    /* a connection so long quiet is asked by a PING; 0: never */
+    uint64_t timeout_ns; /* and given up when nothing comes for so long; 0: 20 s */
+    bool without_calls;  /* also when it has no call */
+    struct gp_tcp_keepalive tcp;
 };
 
 struct gp_client_opts {
@@ -39,8 +47,9 @@ struct gp_client_opts {
     uint32_t window;            /* wire: what the peer may send unasked, on a stream and on the connection;
                                    0: 4 and 16 MiB */
     uint32_t max_message_bytes; /* wire: larger ones end in RESOURCE_EXHAUSTED; 0: 4 MiB, gRPC's own */
-    bool gzip;                  /* wire: send messages compressed */
-    bool busy_poll;             /* wire: never sleep. Whether it was idle is told by the stats, not by CPU */
+    struct gp_client_keepalive keepalive; /* wire; core has arguments for it */
+    bool gzip;                            /* wire: send messages compressed */
+    bool busy_poll; /* wire: never sleep. Whether it was idle is told by the stats, not by CPU */
     /* Streams: where to note when messages came (base/message_times.h): `begin` when a call is sent, `came`
      * with each lot of messages counted in messages_received. Not owned, outlives the client; NULL: nobody
      * wants it. */

@@ -1,6 +1,7 @@
 /* What the parts of the transport "wire" share: wire_client.c (the seam and waiting), wire_calls.c (calls
  * that no connection has), wire_link.c (one connection from socket to close), wire_slots.c (keeping as many
- * of them as were asked for), wire_opts.c (what was asked for). */
+ * of them as were asked for), wire_keepalive.c (whether they are still there), wire_opts.c (what was asked
+ * for). */
 #ifndef GP_CLIENT_WIRE_H
 #define GP_CLIENT_WIRE_H
 
@@ -36,6 +37,8 @@ struct wire_link {
     struct gp_wire *wire; /* from WIRE_GREETING on */
     struct wire_link *next_dirty, *next_more, *next_closed;
     uint64_t began_ns;
+    uint64_t heard_ns;    /* when something came last */
+    uint64_t asked_ns;    /* when a PING was sent that waits for its answer; 0: none does */
     uint32_t index;       /* among client->links */
     uint32_t slot;        /* which of the connections asked for; WIRE_NONE once it is leaving */
     uint32_t place;       /* in client->open; WIRE_NONE: it is not there */
@@ -64,6 +67,7 @@ struct wire_client {
     /* what was asked for */
     struct gp_request request; /* our own copy, without the messages */
     uint32_t window, max_message_bytes;
+    struct gp_client_keepalive keepalive;
     struct gp_endpoint endpoint;
     struct gp_tls *tls;
     char *target, *authority;
@@ -76,6 +80,7 @@ struct wire_client {
     uint32_t resting; /* slots that wait for their retry_ns */
     uint32_t setting_up;
     bool ever_ready;
+    uint64_t keepalive_ns;    /* when quiet connections are looked for next */
     uint64_t scan_ns;         /* when slots are looked through next */
     struct wire_link **links; /* by index; NULL where free */
     uint32_t *free_links;
@@ -146,6 +151,16 @@ void wire_slots_stuffed(struct wire_client *client, struct wire_link *link, bool
 static inline bool wire_is_hopeful(const struct wire_client *client)
 {
     return client->setting_up > 0 || client->queue_count > 0 || client->stuffed > 0;
+}
+
+/* wire_keepalive.c */
+void wire_keepalive_opened(struct wire_client *client, struct wire_link *link);
+void wire_keepalive_tend(struct wire_client *client); /* ask the quiet ones, give up the silent ones */
+
+static inline void wire_keepalive_heard(struct wire_link *link, uint64_t now_ns)
+{
+    link->heard_ns = now_ns;
+    link->asked_ns = 0;
 }
 
 /* wire_calls.c */

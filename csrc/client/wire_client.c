@@ -88,7 +88,8 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 static void work(struct wire_client *client, uint64_t until_ns)
 {
     struct wire_link *more = client->more;
-    uint64_t due_ns = earlier(until_ns, earlier(wire_calls_due_ns(client), wire_slots_due_ns(client)));
+    uint64_t due_ns = earlier(earlier(until_ns, client->keepalive_ns),
+                              earlier(wire_calls_due_ns(client), wire_slots_due_ns(client)));
     size_t count;
 
     count = gp_poller_wait(&client->poller, more || due_ns <= client->now_ns ? 0 : due_ns, &client->now_ns);
@@ -97,6 +98,7 @@ static void work(struct wire_client *client, uint64_t until_ns)
     for (size_t i = 0; i < count; i++)
         wire_link_ready(client, client->poller.ready[i].owner, &client->poller.ready[i]);
     wire_calls_expire(client);
+    wire_keepalive_tend(client);
     wire_slots_tend(client);
     wire_calls_tend_held(client);
     wire_link_bury(client);

@@ -43,6 +43,7 @@ static int begin(struct wire_client *client, struct wire_link *link, struct gp_e
         return gp_error_set(err, GP_ERROR_CONNECT, "the listener's queue is full");
     if (io == GP_IO_ERROR)
         return gp_error_set(err, GP_ERROR_CONNECT, "%s", gp_socket_cause(errno, buffer, sizeof buffer));
+    gp_socket_keepalive(fd, &client->keepalive.tcp); /* of a fresh TCP socket it fails with nothing */
     if (gp_stream_init(&link->stream, fd, client->tls, err) < 0)
         return -1;
     /* One that is connected already is writable at once. */
@@ -149,6 +150,7 @@ static void become_ready(struct wire_client *client, struct wire_link *link)
     gp_histogram_record(&client->setups, client->now_ns - link->began_ns);
     link->state = WIRE_OPEN;
     wire_slots_opened(client, link);
+    wire_keepalive_opened(client, link);
     if (client->ending)
         gp_wire_end(link->wire, client->now_ns);
 }
@@ -204,6 +206,7 @@ static void read_until(struct wire_client *client, struct wire_link *link, const
 
     client->now_ns = gp_clock_now_ns();
     if (got > 0) {
+        wire_keepalive_heard(link, client->now_ns);
         int status = gp_wire_receive(link->wire, client->buffer, got, client->now_ns);
 
         wire_link_account(client, link);

@@ -92,6 +92,8 @@ int wire_opts_copy(struct wire_client *client, const struct gp_client_opts *opts
 {
     client->window = opts->window;
     client->max_message_bytes = opts->max_message_bytes;
+    client->keepalive = opts->keepalive;
+    client->keepalive_ns = UINT64_MAX;
     client->target = strdup(opts->target);
     client->authority = strdup(opts->authority ? opts->authority : "localhost");
     if (!client->target || !client->authority)
@@ -103,6 +105,8 @@ int wire_opts_copy(struct wire_client *client, const struct gp_client_opts *opts
     if (gp_endpoint_parse(client->target, &client->endpoint, err) < 0 ||
         copy_request(client, &opts->request, err) < 0 || make_calls(client, opts, err) < 0)
         return -1;
+    if (client->keepalive.tcp.on && client->endpoint.address.ss_family == AF_UNIX)
+        return gp_error_set(err, GP_ERROR_INVALID, "TCP's keepalive: %s is a Unix socket", client->target);
     if (opts->tls && gp_tls_create(&client->tls, opts->tls, client->authority, err) < 0)
         return -1;
     return check_connection(client, err);

@@ -199,6 +199,24 @@ static enum gp_io unfinished(void)
     return errno == EAGAIN || errno == EINTR ? GP_IO_AGAIN : GP_IO_ERROR;
 }
 
+int gp_socket_keepalive(int fd, const struct gp_tcp_keepalive *keepalive)
+{
+    const struct {
+        int level, name, value;
+    } wanted[] = {
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, keepalive->idle_s},
+        {IPPROTO_TCP, TCP_KEEPINTVL, keepalive->interval_s},
+        {IPPROTO_TCP, TCP_KEEPCNT, keepalive->probes},
+    };
+
+    for (size_t i = 0; keepalive->on && i < sizeof wanted / sizeof *wanted; i++)
+        if (wanted[i].value &&
+            setsockopt(fd, wanted[i].level, wanted[i].name, &wanted[i].value, sizeof wanted[i].value) < 0)
+            return -1;
+    return 0;
+}
+
 enum gp_io gp_socket_read(int fd, void *data, size_t size, size_t *got)
 {
     ssize_t count = recv(fd, data, size, 0);

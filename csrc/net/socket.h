@@ -6,6 +6,7 @@
 #ifndef GP_NET_SOCKET_H
 #define GP_NET_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -42,6 +43,16 @@ enum gp_io gp_socket_connect(const struct gp_endpoint *to, const struct gp_endpo
 /* The socket has become writable: is it connected? A port that was connected to itself, as those that the
  * kernel gives to clients can be, counts as refused. */
 enum gp_io gp_socket_finish(int fd);
+
+/* TCP's own keepalive: after `idle_s` of silence a probe, every `interval_s` another, dead after `probes`
+ * without an answer. 0: the kernel's own. */
+struct gp_tcp_keepalive {
+    bool on;
+    int idle_s, interval_s, probes;
+};
+
+/* Does nothing unless it is on. -1, errno. */
+int gp_socket_keepalive(int fd, const struct gp_tcp_keepalive *keepalive);
 
 enum gp_io gp_socket_read(int fd, void *data, size_t size, size_t *got);
 enum gp_io gp_socket_write(int fd, const struct iovec *pieces, size_t count, size_t *written);

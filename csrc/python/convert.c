@@ -275,20 +275,43 @@ static int parse_flag(PyObject *dict, const char *key, bool *flag)
     return truth < 0 ? -1 : 0;
 }
 
+/* None, or (time, timeout, without calls, idle, interval, probes), the first two in seconds, the last three
+ * of TCP; 0: left to its default. */
+static int parse_keepalive(PyObject *given, struct gp_client_keepalive *out)
+{
+    double time, timeout;
+    int without_calls;
+    if (given == Py_None)
+        return 0;
+    if (!PyTuple_Check(given) ||
+        !PyArg_ParseTuple(given, "ddpiii", &time, &timeout, &without_calls, &out->tcp.idle_s,
+                          &out->tcp.interval_s, &out->tcp.probes)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "keepalive is None or a tuple");
+        return -1;
+    }
+    out->time_ns = (uint64_t)(time * (double)GP_NS_PER_S);
+    out->timeout_ns = (uint64_t)(timeout * (double)GP_NS_PER_S);
+    out->without_calls = without_calls;
+    out->tcp.on = out->tcp.idle_s || out->tcp.interval_s || out->tcp.probes;
+    return 0;
+}
+
 static int parse_client(struct call_opts *calls, PyObject *client)
 {
     struct gp_client_opts *out = &calls->opts;
-    PyObject *transport, *target, *authority, *connections, *tls, *channel_args, *window;
+    PyObject *transport, *target, *authority, *connections, *tls, *channel_args, *window, *keepalive;
     if (!(transport = convert_need(client, "transport")) || !(target = convert_need(client, "target")) ||
         !(authority = convert_need(client, "authority")) ||
         !(connections = convert_need(client, "connections")) || !(tls = convert_need(client, "tls")) ||
-        !(channel_args = convert_need(client, "channel_args")) || !(window = convert_need(client, "window")))
+        !(channel_args = convert_need(client, "channel_args")) ||
+        !(window = convert_need(client, "window")) || !(keepalive = convert_need(client, "keepalive")))
         return -1;
     if (!(out->transport = PyUnicode_AsUTF8(transport)) || !(out->target = PyUnicode_AsUTF8(target)) ||
         !(out->authority = PyUnicode_AsUTF8(authority)) || !convert_u32(connections, &out->connections) ||
         !convert_tls(tls, &calls->tls) || parse_args(calls, channel_args) ||
         !convert_u32(window, &out->window) || parse_flag(client, "gzip", &out->gzip) ||
-        parse_flag(client, "busy_poll", &out->busy_poll))
+        parse_flag(client, "busy_poll", &out->busy_poll) || parse_keepalive(keepalive, &out->keepalive))
         return -1;
     out->tls = calls->tls.given ? &calls->tls.opts : NULL;
     return 0;

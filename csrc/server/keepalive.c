@@ -3,12 +3,11 @@
 #include "server/keepalive.h"
 
 #include <dirent.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "base/error.h"
+#include "net/socket.h"
 #include "server/options.h"
 
 static bool listens(int fd)
@@ -22,27 +21,10 @@ static bool listens(int fd)
            (family == AF_INET || family == AF_INET6);
 }
 
-static int set(int fd, const struct gp_options *options)
-{
-    const struct {
-        int level, name, value;
-    } wanted[] = {
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, options->tcp_idle_s},
-        {IPPROTO_TCP, TCP_KEEPINTVL, options->tcp_interval_s},
-        {IPPROTO_TCP, TCP_KEEPCNT, options->tcp_probes},
-    };
-    for (size_t i = 0; i < sizeof(wanted) / sizeof(*wanted); i++)
-        if (wanted[i].value &&
-            setsockopt(fd, wanted[i].level, wanted[i].name, &wanted[i].value, sizeof(int)) < 0)
-            return -1;
-    return 0;
-}
-
 int gp_keepalive_start(const struct gp_options *options, struct gp_error *err)
 {
     unsigned found = 0;
-    if (!options->tcp_keepalive)
+    if (!options->tcp_keepalive.on)
         return 0;
     DIR *folder = opendir("/proc/self/fd");
     if (!folder)
@@ -52,7 +34,7 @@ int gp_keepalive_start(const struct gp_options *options, struct gp_error *err)
         if (!listens(fd))
             continue;
         found++;
-        if (set(fd, options) < 0) {
+        if (gp_socket_keepalive(fd, &options->tcp_keepalive) < 0) {
             closedir(folder);
             return gp_error_errno(err, "cannot set TCP's keepalive on socket %d", fd);
         }

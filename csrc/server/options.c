@@ -91,14 +91,12 @@ static int set_forward_tls(void *context, const char *text, struct gp_error *err
 /* Three numbers of which 0 leaves that one to the kernel. */
 static int set_tcp_keepalive(void *context, const char *text, struct gp_error *err)
 {
-    struct gp_options *options = context;
+    struct gp_tcp_keepalive *tcp = &((struct gp_options *)context)->tcp_keepalive;
     char rest;
-    options->tcp_keepalive = true;
-    if (sscanf(text, "%5d:%5d:%3d%c", &options->tcp_idle_s, &options->tcp_interval_s, &options->tcp_probes,
-               &rest) != 3 ||
-        options->tcp_idle_s < 0 || options->tcp_idle_s > MAX_TCP_S || options->tcp_interval_s < 0 ||
-        options->tcp_interval_s > MAX_TCP_S || options->tcp_probes < 0 ||
-        options->tcp_probes > MAX_TCP_PROBES)
+    tcp->on = true;
+    if (sscanf(text, "%5d:%5d:%3d%c", &tcp->idle_s, &tcp->interval_s, &tcp->probes, &rest) != 3 ||
+        tcp->idle_s < 0 || tcp->idle_s > MAX_TCP_S || tcp->interval_s < 0 || tcp->interval_s > MAX_TCP_S ||
+        tcp->probes < 0 || tcp->probes > MAX_TCP_PROBES)
         return gp_arguments_bad(err, "--tcp-keepalive", text,
                                 "IDLE_S:INTERVAL_S:PROBES with up to 32767 s and 127 probes");
     return 0;

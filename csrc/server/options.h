@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "net/socket.h"
 #include "process/arguments.h"
 #include "server/behaviour.h"
 
@@ -52,8 +53,7 @@ struct gp_options {
     bool forward_tls, forward_verify;
     const char *forward_ca, *forward_cert, *forward_key; /* as tls_*; NULL ca: the system's */
     const char *forward_tls_name;                        /* what its certificate must be for */
-    bool tcp_keepalive;
-    int tcp_idle_s, tcp_interval_s, tcp_probes; /* of it; 0: the kernel's own */
+    struct gp_tcp_keepalive tcp_keepalive;
 };
 
 #define GP_OPTIONS_USAGE                                                                                     \

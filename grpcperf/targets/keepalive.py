@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -11,7 +11,7 @@ from grpcperf.errors import InvalidRequest
 from grpcperf.targets.channel_args import refuse_twice
 
 _MOST_S = 2_147_483.0  # gRPC counts milliseconds in 32 bits
-_LEAST_OF_CLIENT_S = 1.0
+_LEAST_OF_CORE_S = 1.0
 _MOST_TCP_S = 32_767  # the kernel's bounds
 _MOST_TCP_PROBES = 127
 _TCP = ("tcp_idle", "tcp_interval", "tcp_probes")
@@ -23,7 +23,7 @@ class Keepalive:
     """gRPC's keepalive, which is HTTP/2's PING, and TCP's. Durations are seconds or "200ms", "10s"; None
     leaves each to its default. Raises InvalidRequest.
 
-    `time`: a connection that has been quiet for so long is asked by a PING (a client's: 1 s or more);
+    `time`: a connection that has been quiet for so long is asked by a PING (a C-core client's: 1 s or more);
     `timeout`: how long the answer may take before the connection is given up (20 s). `permit_without_calls`:
     also while it has no call; a server then also bears such PINGs of its clients.
 
@@ -31,9 +31,9 @@ class Keepalive:
     `max_age`: after it (give or take 10 %) a connection is told to go, and `max_age_grace` later it is
     closed; each needs the other.
 
-    TCP's own, of servers alone, in whole seconds: after `tcp_idle` of silence a probe, every `tcp_interval`
-    another, and after `tcp_probes` without an answer the connection is dead. What is left out is the
-    kernel's.
+    TCP's own, of servers and of transport "wire", in whole seconds: after `tcp_idle` of silence a probe,
+    every `tcp_interval` another, and after `tcp_probes` without an answer the connection is dead. What is
+    left out is the kernel's.
     """
 
     time: float | str | None = None
@@ -84,18 +84,14 @@ class Keepalive:
         }
 
     def client_args(self) -> dict[str, int | str]:
-        """As a C-core client's channel arguments; gRPC's client would stop after two PINGs without data.
-
-        Raises InvalidRequest for what only a server has."""
-        for name in (*_OF_SERVERS, *_TCP):
-            if getattr(self, name) is not None:
-                why = "C core sets none on its clients' sockets" if name in _TCP else "it is of servers"
-                raise InvalidRequest(f"keepalive of a client: leave {name} out, {why}")
-        if self.time is None or float(self.time) < _LEAST_OF_CLIENT_S:
-            raise InvalidRequest(
-                "keepalive of a client needs time= of at least 1 s: C core's waits so long between PINGs"
-            )
+        """As a C-core client's channel arguments; gRPC's client would stop after two PINGs without data."""
         return self._ping_args() | {"grpc.http2.max_pings_without_data": 0}
+
+    def wire_opts(self) -> tuple[float, float, bool, int, int, int]:
+        """As a wire client's: see Client in _engine.pyi."""
+        numbers = [float(value or 0) for value in (self.time, self.timeout)]
+        tcp = [int(value or 0) for value in (self.tcp_idle, self.tcp_interval, self.tcp_probes)]
+        return (numbers[0], numbers[1], self.permit_without_calls, tcp[0], tcp[1], tcp[2])
 
     def tcp_option(self) -> str | None:
         """The server's --tcp-keepalive; None: TCP is left alone."""
@@ -130,9 +126,24 @@ def check_of_client(keepalive: object, channel_args: Mapping[str, Any], transpor
     wanted = require_keepalive(keepalive)
     if wanted is None:
         return
+    _leave_out(wanted, _OF_SERVERS, "it is of servers")
+    if wanted.permit_without_calls and wanted.time is None:
+        raise InvalidRequest("keepalive of a client: permit_without_calls needs time=")
     if transport != "core":
-        raise InvalidRequest(f"keepalive of transport {transport!r} is not built yet; give transport='core'")
+        return
+    _leave_out(wanted, _TCP, "C core sets none on its clients' sockets; transport='wire' does")
+    if float(wanted.time or 0) < _LEAST_OF_CORE_S:
+        raise InvalidRequest(
+            "keepalive of transport 'core' needs time= of at least 1 s: C core's client waits so long "
+            "between PINGs; transport='wire' does not"
+        )
     refuse_twice(channel_args, wanted.client_args(), "keepalive")
+
+
+def _leave_out(keepalive: Keepalive, names: Iterable[str], why: str) -> None:
+    for name in names:
+        if getattr(keepalive, name) is not None:
+            raise InvalidRequest(f"keepalive of a client: leave {name} out, {why}")
 
 
 def _ms(seconds: Any) -> int:

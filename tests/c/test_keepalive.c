@@ -33,7 +33,7 @@ static int option(int fd, int level, int name)
 
 static void test_connections_have_it(void)
 {
-    struct gp_options options = {.tcp_keepalive = true, .tcp_idle_s = 77, .tcp_probes = 5};
+    struct gp_options options = {.tcp_keepalive = {.on = true, .idle_s = 77, .probes = 5}};
     struct sockaddr_in address;
     int listener = listen_on_loopback(&address), client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int kernels_own = option(client, IPPROTO_TCP, TCP_KEEPINTVL);
@@ -61,7 +61,7 @@ static void test_not_asked_for(void)
 
 static void test_no_tcp_socket(void)
 {
-    struct gp_options options = {.tcp_keepalive = true};
+    struct gp_options options = {.tcp_keepalive.on = true};
     struct sockaddr_un address = {.sun_family = AF_UNIX}; /* bound to a name of the kernel's choice */
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(bind(listener, (struct sockaddr *)&address, offsetof(struct sockaddr_un, sun_path)) == 0);

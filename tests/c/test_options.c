@@ -106,7 +106,7 @@ static void test_tls(void)
 
 static void test_forward(void)
 {
-    CHECK(PARSE("--listen", "127.0.0.1:0") == 0 && !options.forward && !options.tcp_keepalive);
+    CHECK(PARSE("--listen", "127.0.0.1:0") == 0 && !options.forward && !options.tcp_keepalive.on);
     CHECK(PARSE("--forward", "a:1", "--forward-authority", "b") == 0 && !options.forward_tls);
     CHECK(strcmp(options.forward, "a:1") == 0 && strcmp(options.forward_authority, "b") == 0);
     CHECK(PARSE("--forward", "a:1", "--forward-tls", "verify", "--forward-tls-ca", "c", "--forward-tls-name",
@@ -126,9 +126,10 @@ static void test_forward(void)
 
 static void test_tcp_keepalive(void)
 {
-    CHECK(PARSE("--tcp-keepalive", "60:10:3") == 0 && options.tcp_keepalive);
-    CHECK(options.tcp_idle_s == 60 && options.tcp_interval_s == 10 && options.tcp_probes == 3);
-    CHECK(PARSE("--tcp-keepalive", "32767:0:127") == 0 && options.tcp_interval_s == 0);
+    CHECK(PARSE("--tcp-keepalive", "60:10:3") == 0 && options.tcp_keepalive.on);
+    CHECK(options.tcp_keepalive.idle_s == 60 && options.tcp_keepalive.interval_s == 10 &&
+          options.tcp_keepalive.probes == 3);
+    CHECK(PARSE("--tcp-keepalive", "32767:0:127") == 0 && options.tcp_keepalive.interval_s == 0);
     CHECK(refused("--tcp-keepalive", "32768:1:1"));
     CHECK(refused("--tcp-keepalive", "1:32768:1"));
     CHECK(refused("--tcp-keepalive", "1:1:128"));
