@@ -138,9 +138,9 @@ class Run:
         the end, the least of all connections; None where there is no limit, or with core), bursts,
         burst_calls, largest_burst, polls, idle_polls, window_s, windows (list of {start_s, length_s, sent,
         ok, failed, entries}), connect_s, connected, reconnects, drain_s, client_cpu_s, server_cpu_s, steal,
-        pressure (shares; these four None when not known), server_died, stopped: see csrc/load/run.h. A histogram is {count, overflow, sum_ns,
-        min_ns, max_ns, entries}; entries are bytes: pairs of native uint64 (slot, count) in rising order of
-        slot."""
+        pressure (shares; these four None when not known), server_died, stopped: see csrc/load/run.h. A
+        histogram is {count, overflow, sum_ns, min_ns, max_ns, entries}; entries are bytes: pairs of native
+        uint64 (slot, count) in rising order of slot."""
 
 @final
 class Park:

@@ -2,37 +2,28 @@
 #include "load/progress.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "load/run.h"
 #include "load/worker.h"
 
-int gp_progress_init(struct gp_progress *progress, uint32_t workers)
+void gp_progress_init(struct gp_progress *progress, uint32_t workers)
 {
-    *progress = (struct gp_progress){.workers = workers, .seen = calloc(workers, sizeof *progress->seen)};
+    *progress = (struct gp_progress){.workers = workers};
     gp_histogram_init(&progress->latency);
-    if (!progress->seen)
-        return -1;
     pthread_mutex_init(&progress->lock, NULL);
-    return 0;
 }
 
 void gp_progress_fini(struct gp_progress *progress)
 {
-    if (!progress->seen)
-        return;
     pthread_mutex_destroy(&progress->lock);
     gp_histogram_fini(&progress->latency);
-    free(progress->seen);
-    progress->seen = NULL;
 }
 
 /* What is new since the last look. */
 static void read_windows(struct gp_progress *progress, struct gp_worker *workers)
 {
     for (uint32_t i = 0; i < progress->workers; i++)
-        progress->seen[i] =
-            gp_windows_read(&workers[i].recorder.windows, progress->seen[i], &progress->latency);
+        gp_windows_read(&workers[i].recorder.windows, &progress->latency);
 }
 
 void gp_progress_look(struct gp_progress *progress, struct gp_worker *workers,

@@ -19,12 +19,11 @@ struct gp_worker;
 struct gp_progress {
     pthread_mutex_t lock; /* among those who look */
     struct gp_histogram latency;
-    size_t *seen; /* of each worker's windows */
     uint32_t workers;
     bool closed; /* the workers' windows are being merged: nothing of them may be read any more */
 };
 
-int gp_progress_init(struct gp_progress *progress, uint32_t workers); /* -1: out of memory */
+void gp_progress_init(struct gp_progress *progress, uint32_t workers);
 
 /* Fill in counts and latencies so far; phase and time are the caller's. */
 void gp_progress_look(struct gp_progress *progress, struct gp_worker *workers,

@@ -73,6 +73,15 @@ void gp_recorder_start(struct gp_recorder *r, uint64_t start_ns, uint64_t end_ns
 /* --- windows
  * ---------------------------------------------------------------------------------------------------- */
 
+static void halve(struct gp_recorder *r)
+{
+    int halved = gp_windows_halve(&r->windows);
+
+    r->window_ns *= halved ? 2 : 1;
+    if (halved < 0)
+        r->out_of_memory = true;
+}
+
 /* Once per window, a few µs: file it away, and add what it touched to the total. */
 static void close_window(struct gp_recorder *r, uint64_t end_ns)
 {
@@ -87,6 +96,7 @@ static void close_window(struct gp_recorder *r, uint64_t end_ns)
 
     if (gp_windows_append(&r->windows, &window, &r->current) != 0)
         r->out_of_memory = true;
+    halve(r);
     gp_histogram_add(&r->latency, &r->current);
     gp_histogram_reset(&r->current);
     r->current_sent = r->current_ok = r->current_failed = 0;
@@ -209,9 +219,18 @@ void gp_recorder_record(struct gp_recorder *r, const struct gp_event *event, con
 /* --- after the run
  * ---------------------------------------------------------------------------------------------- */
 
-void gp_recorder_merge(struct gp_recorder *into, const struct gp_recorder *from)
+static void lengthen(struct gp_recorder *r, uint64_t window_ns)
 {
-    assert(into->start_ns == from->start_ns && into->window_ns == from->window_ns);
+    for (; r->window_ns < window_ns; r->window_ns *= 2)
+        if (gp_windows_join(&r->windows) != 0)
+            r->out_of_memory = true;
+}
+
+void gp_recorder_merge(struct gp_recorder *into, struct gp_recorder *from)
+{
+    assert(into->start_ns == from->start_ns);
+    lengthen(into, from->window_ns);
+    lengthen(from, into->window_ns);
     for (size_t i = 0; i < GP_CLASS_COUNT; i++)
         into->classes[i] += from->classes[i];
     gp_histogram_add(&into->latency, &from->latency);

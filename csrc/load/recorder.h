@@ -23,7 +23,7 @@ struct gp_plan {
 struct gp_recorder {
     bool open_loop, ended;
     uint64_t start_ns, end_ns; /* the measured window is [start, end); both UINT64_MAX until they are known */
-    uint64_t window_ns;        /* length of a window; the last one may be shorter */
+    uint64_t window_ns;        /* length of a window, doubled as they become many; the last may be shorter */
     uint64_t classes[GP_CLASS_COUNT];
     uint64_t not_sent; /* intended inside the measured window, and dropped */
     uint64_t ok_in_window, all_in_window;
@@ -49,8 +49,8 @@ struct gp_recorder {
     bool out_of_memory;        /* windows could not be kept: the result is not complete */
 };
 
-/* Length of the windows of a run: 20 or more of them, each at least 10 ms and at most 1 s long. duration_ns
- * 0: not known beforehand. */
+/* Length of the windows of a run: 20 or more of them, each at least 10 ms and at most 1 s long as long as
+ * they are few (windows.h). duration_ns 0: not known beforehand. */
 uint64_t gp_recorder_window_ns(uint64_t duration_ns);
 
 /* -1 when out of memory */
@@ -74,8 +74,9 @@ void gp_recorder_record(struct gp_recorder *recorder, const struct gp_event *eve
 /* The measured window ended at end_ns: every window up to there is closed. */
 void gp_recorder_end(struct gp_recorder *recorder, uint64_t end_ns);
 
-/* Add another thread's record to this one: both have ended, and windows began together. */
-void gp_recorder_merge(struct gp_recorder *into, const struct gp_recorder *from);
+/* Add another thread's record to this one: both have ended, and windows began together. Those of the longer
+ * windows decide. */
+void gp_recorder_merge(struct gp_recorder *into, struct gp_recorder *from);
 
 /* Hand counts, histograms and windows over to a result. A last window of less than half the length becomes
  * part of the one before it. */

@@ -134,7 +134,8 @@ static int copy_opts(struct gp_run *run, const struct gp_run_opts *opts)
     run->timeline.server_pid = opts->server_pid;
     run->server_pidfd = opts->server_pidfd;
     run->workers = calloc(opts->threads, sizeof *run->workers);
-    if (!run->workers || gp_progress_init(&run->progress, opts->threads) != 0)
+    gp_progress_init(&run->progress, opts->threads);
+    if (!run->workers)
         return -1;
     return copy_steps(run, opts) != 0 || copy_cpus(run, opts) != 0 ? -1 : 0;
 }

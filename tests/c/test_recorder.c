@@ -367,8 +367,58 @@ static void test_bursts_are_what_left_together(void)
     gp_recorder_fini(&r);
 }
 
+/* --- long runs
+ * ----------------------------------------------------------------------------------------------------- */
+
+/* A day at 20 calls a second, and two threads of which one was kept from joining its windows in time. */
+static void test_a_day_takes_no_more_than_minutes(void)
+{
+    struct gp_recorder r[2];
+    struct gp_run_result result = {0};
+    struct gp_random random;
+    uint64_t calls = 0;
+    size_t bytes = 0;
+
+    gp_random_init(&random, 1);
+    for (int i = 0; i < 2; i++) {
+        CHECK(gp_recorder_init(&r[i], 1000 * MS, false) == 0);
+        gp_recorder_start(&r[i], START, UINT64_MAX);
+    }
+    for (uint64_t now_ns = START; now_ns < START + 86400 * 1000 * MS; now_ns += 100 * MS, calls += 2) {
+        struct gp_event event = {.sent_ns = now_ns - 1000 - gp_random_below(&random, 10 * MS),
+                                 .done_ns = now_ns};
+
+        for (int i = 0; i < 2; i++) {
+            atomic_store(&r[i].windows.busy, i == 1 && calls > 1300000);
+            gp_recorder_record(&r[i], &event,
+                               &(struct gp_plan){.intended_ns = event.sent_ns, .measured = true});
+            CHECK(r[i].windows.count < 2 * GP_WINDOWS_MOST);
+        }
+    }
+    CHECK(calls == 2 * 864000);
+    for (int i = 0; i < 2; i++)
+        gp_recorder_end(&r[i], START + 86400 * 1000 * MS);
+    CHECK(r[0].window_ns == 1024 * 1000 * MS && r[1].window_ns == 512 * 1000 * MS);
+    gp_recorder_merge(&r[0], &r[1]);
+    gp_recorder_move(&r[0], &result);
+    CHECK(result.windows.count >= GP_WINDOWS_MOST / 2 && result.windows.count < GP_WINDOWS_MOST);
+    CHECK(result.window_ns == 86400 * 1000 * MS && result.latency.count == calls && !r[0].out_of_memory);
+    for (size_t i = 0; i < result.windows.count; i++) {
+        const struct gp_window *window = gp_windows_at(&result.windows, i);
+
+        CHECK(window->start_ns == i * 1024 * 1000 * MS && window->length_ns < 1536 * 1000 * MS);
+        calls -= window->ok;
+        bytes += window->latencies.size;
+    }
+    CHECK(calls == 0 && bytes < 1 << 20);
+    free_result(&result);
+    for (int i = 0; i < 2; i++)
+        gp_recorder_fini(&r[i]);
+}
+
 int main(void)
 {
+    test_a_day_takes_no_more_than_minutes();
     test_window_length_follows_duration();
     test_calls_of_warmup_count_only_in_the_window();
     test_drain_counts_only_in_totals();
