@@ -22,7 +22,7 @@ def allocating(size):
 
 
 CHUNK = 16  # what malloc lays round a block, which mallinfo2 counts
-SERVERS = 12  # by which the slopes of two fresh servers differ: tables that double, buffers that calls share
+SERVERS = 24  # by which the slopes of two fresh servers differ: tables that double, buffers that calls share
 
 
 def test_what_a_handler_allocates_is_found():
