@@ -1,5 +1,6 @@
 """gp.Process: any command as a target, and commands that misbehave."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -551,6 +552,30 @@ def test_variables_that_are_none(variables, answer, message):
 def test_variables_that_cannot_be_reached():
     with pytest.raises(gp.EngineError, match=r"cannot read http://127\.0\.0\.1:1/debug/vars: .*refused"):
         gp.Target("127.0.0.1:1", expvar="127.0.0.1:1").memstats()
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 20])
+def test_variables_that_take_for_ever(said):
+    """Nothing is said, or no end of it, or a byte now and then."""
+
+    def answer(listener):
+        with listener.accept()[0] as connection, contextlib.suppress(OSError):
+            connection.sendall(said[:20])
+            for byte in said[20:] + bytes(100) if said else b"":
+                connection.sendall(bytes([byte]))
+                time.sleep(0.02)
+            while connection.recv(4096):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=[listener])
+        thread.start()
+        begin = time.monotonic()
+        target = gp.Target("127.0.0.1:1", expvar=f"127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(gp.EngineError, match="timed out"):
+            target.peek(0.3)
+        assert time.monotonic() - begin < 2
+        thread.join()
 
 
 def test_what_is_odd_among_variables_is_left_out(variables):

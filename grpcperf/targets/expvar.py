@@ -4,12 +4,16 @@ MemStats among them."""
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from grpcperf import units
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.memstats import from_go
+
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
 
 _MOST_BYTES = 16 * 2**20
 
@@ -54,13 +58,23 @@ def fetch_bytes(url: str, timeout_s: float) -> bytes:
     try:
         connection.request("GET", path, headers={"Connection": "close"})
         response = connection.getresponse()
-        body = response.read(_MOST_BYTES)
+        body = _read(response, time.monotonic() + timeout_s)
     except (OSError, http.client.HTTPException) as error:
         raise EngineError(f"cannot read {url}: {error or type(error).__name__}") from None
     finally:
         connection.close()
     if response.status != 200:
         raise EngineError(f"cannot read {url}: it answers {response.status} {response.reason}")
+    return body
+
+
+def _read(response: HTTPResponse, end: float) -> bytes:
+    """The body, also of one who sends a byte now and then: the socket's timeout is for each of them."""
+    body = b""
+    while len(body) < _MOST_BYTES and (piece := response.read1(65_536)):
+        body += piece
+        if time.monotonic() > end:
+            raise TimeoutError("timed out")
     return body
 
 
