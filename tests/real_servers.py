@@ -13,7 +13,7 @@ import tempfile
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 HERE = Path(__file__).parent / "real"
 CACHE = Path(__file__).parents[1] / "build" / "real"  # what was built stays: Go takes half a minute
@@ -74,9 +74,17 @@ class Server:
 
     def counts(self) -> dict[str, int]:
         """started, finished (calls), received, sent (messages)."""
+        return self._asked("counts")
+
+    def requests(self) -> dict[str, dict[str, int]]:
+        """Of grpcio: requests that came since this was asked last, in hex, and how often; metadata: the last
+        binary one, in hex."""
+        return self._asked("requests")
+
+    def _asked(self, word: str) -> dict[str, Any]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        self.process.stdin.write("counts\n")
+        self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
         return dict(json.loads(self.process.stdout.readline()))
 

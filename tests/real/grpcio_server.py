@@ -1,5 +1,6 @@
 """A grpcio (Python) server of grpc.testing.BenchmarkService, to be run by itself: prints its port, then
-answers each line on stdin with its counts as JSON, and ends with stdin. Messages are bytes, read by hand."""
+answers each line on stdin as JSON, "requests" with which requests have come and the last binary metadata, any
+other with its counts, and ends with stdin. Messages are bytes, read by hand."""
 
 import json
 import sys
@@ -12,12 +13,21 @@ import grpc
 SERVICE = "grpc.testing.BenchmarkService"
 
 counts: Counter = Counter(started=0, finished=0, received=0, sent=0)
+requests: Counter = Counter()  # small ones, in hex
+metadata: dict[str, str] = {}
 lock = threading.Lock()
 
 
 def count(what):
     with lock:
         counts[what] += 1
+
+
+def note(request):
+    count("received")
+    if len(request) <= 4096:
+        with lock:
+            requests[request.hex()] += 1
 
 
 def varint(data, at):
@@ -55,12 +65,12 @@ def response(request):
 
 def heard(requests):
     for request in requests:
-        count("received")
+        note(request)
         yield request
 
 
 def unary(request, context):
-    count("received")
+    note(request)
     count("sent")
     return response(request)
 
@@ -80,7 +90,7 @@ def from_client(requests, context):
 
 
 def from_server(request, context):
-    count("received")
+    note(request)
     answer = response(request)
     while context.is_active():
         count("sent")
@@ -110,6 +120,7 @@ def counted(handle):
 
     def run(request, context):
         count("started")
+        metadata.update((k, v.hex()) for k, v in context.invocation_metadata() if k.endswith("-bin"))
         context.add_callback(lambda: count("finished"))
         return handle(request, context)
 
@@ -128,9 +139,11 @@ def main():
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()
-    for _ in sys.stdin:
+    for line in sys.stdin:
         with lock:
-            print(json.dumps(counts), flush=True)
+            asked = {"requests": requests, "metadata": metadata} if line == "requests\n" else counts
+            print(json.dumps(asked), flush=True)
+            requests.clear()
     server.stop(0)
 
 
