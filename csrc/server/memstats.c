@@ -32,13 +32,22 @@ static bool at_rest(const uint64_t *readings)
     return (high - low) * 200 <= high;
 }
 
-static bool come_to_rest(gp_memstats_pause pause, void *context)
+/* Calls whose handler has ended, and whose memory C core still has. On a busy machine its threads may stand
+ * still for longer than the readings take. */
+static bool any_leaving(const struct gp_server *server)
+{
+    struct gp_counts counts;
+    gp_server_counts(server, &counts);
+    return counts.streams > counts.running + counts.queued;
+}
+
+static bool come_to_rest(const struct gp_server *server, gp_memstats_pause pause, void *context)
 {
     uint64_t readings[SETTLE_READINGS], until_ns = gp_clock_now_ns() + SETTLE_MAX_NS;
     malloc_trim(0);
     for (unsigned count = 0;; count++) {
         readings[count % SETTLE_READINGS] = gp_heap_read().alloc;
-        if (count + 1 >= SETTLE_READINGS && at_rest(readings)) {
+        if (count + 1 >= SETTLE_READINGS && at_rest(readings) && !any_leaving(server)) {
             malloc_trim(0); /* what was freed meanwhile */
             return true;
         }
@@ -52,7 +61,7 @@ int gp_memstats_read(struct gp_server *server, bool settle, gp_memstats_pause pa
 {
     struct gp_procfs_sample process;
     struct gp_counts counts;
-    memstats->settled = !settle || come_to_rest(pause, context);
+    memstats->settled = !settle || come_to_rest(server, pause, context);
     struct gp_heap heap = gp_heap_read();
     memstats->heap_alloc = heap.alloc;
     memstats->heap_sys = heap.sys;

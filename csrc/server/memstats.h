@@ -13,7 +13,7 @@ struct gp_server;
 typedef bool (*gp_memstats_pause)(void *context);
 
 /* Fill `memstats`. With `settle` the heap is trimmed first and read again and again until it has come to
- * rest: at most 2 s. */
+ * rest, and no call that has ended is left: at most 2 s. */
 int gp_memstats_read(struct gp_server *server, bool settle, gp_memstats_pause pause, void *context,
                      Grpcperf__Control__MemStats *memstats, struct gp_error *err);
 
