@@ -15,6 +15,7 @@ from grpcperf.targets.expvar import fetch
 
 OLD, NEW = "1.46.2", "1.85.0"
 KINDS = ("unary", "server_stream", "client_stream", "bidi", "bidi_free")
+pytestmark = pytest.mark.timeout(400)  # the first one builds
 SOURCE = Path(__file__).parents[1] / "grpcperf" / "goserver"
 
 
@@ -248,6 +249,34 @@ def test_limits_that_turn_calls_away() -> None:
         assert (counters.started, counters.rejected, counters.pruned) == (5, 5, 5)
         # The slot was given back.
         assert gp.load(server, calls=5, warmup=0, concurrency=1).status == {"OK": 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "load"),
+    [
+        ({"limits": ["semaphore:1"]}, {"deadline": 0.1, "metadata": {"grpcperf-hold": 1}}),
+        ({"limits": ["rate:0.001:burst=3"]}, {}),
+        ({"limits": ["rate:0.001:burst=3:degrade"]}, {"kind": "client_stream"}),
+        ({"limits": ["rate:0.001:burst=3:degrade"]}, {"kind": "server_stream"}),
+        ({"limits": ["prune:10s"]}, {"deadline": 5}),
+        ({"behaviour": {"status": 9}}, {"metadata": {"grpcperf-delay-us": 100}}),
+        ({}, {"metadata": {"grpcperf-status": "17"}}),
+        ({}, {"metadata": {"grpcperf-what": "1"}}),
+        ({}, {"method": "/grpc.testing.BenchmarkService/Unheard", "request": b""}),
+    ],
+)
+def test_it_answers_and_counts_as_the_native_server_does(options: Any, load: Any, within: Any) -> None:
+    said = []
+    for make in (lambda: gp.Server("thread", **options), lambda: gp.GoServer(**options)):
+        with make() as server:
+            messages = 2 if "kind" in load else None
+            arguments = {"calls": 6, "concurrency": 2, "warmup": 0, "messages_per_stream": messages, **load}
+            result = gp.load(server, **arguments)
+            assert within(2, lambda asked=server: asked.counters().running == 0)
+            counts = server.counters().as_dict()
+            loose = ("peak_running", "work_after_cancel_us", "cancelled")  # of streams that both cut short
+            said.append((dict(result.status), {k: v for k, v in counts.items() if k not in loose}))
+    assert said[0] == said[1]
 
 
 def test_keepalive_closes_idle_connections(within: Any) -> None:

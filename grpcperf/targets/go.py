@@ -95,12 +95,12 @@ class GoServer(LaunchedChild):
         command = [str(go_build.build(self.version)), *arguments]
         settings = check_env(env) | _runtime(gomaxprocs, gogc)
         self._launch(command, env=settings, cpus=cpus, files=files.values())
-        ready = self._ready_line()
-        self.versions: str = ready["versions"]
-        self._reports: int = ready["reports"]
-        self.address = f"127.0.0.1:{ready['port']}"
-        self.tls = None if tls is None else clients_tls(tls, self.address)
-        self.counters()  # its first answer makes what all later ones need: that belongs to the baseline
+        try:
+            self._meet()
+            self.tls = None if tls is None else clients_tls(tls, self.address)
+        except BaseException:
+            self._give_up()
+            raise
 
     @staticmethod
     def build(version: str = go_build.DEFAULT_VERSION) -> Path:
@@ -110,12 +110,16 @@ class GoServer(LaunchedChild):
         """
         return go_build.build(version)
 
-    def _ready_line(self) -> dict[str, Any]:
-        """What it says once it listens, as its one line on stdout."""
+    def _meet(self) -> None:
+        """Wait until it listens, which it says as one line on stdout, and until it answers."""
         import json
 
         self._await("says where it listens", READY_S, lambda: None if "\n" in self.stdout else "")
-        return dict(json.loads(self.stdout.partition("\n")[0]))
+        ready = json.loads(self.stdout.partition("\n")[0])
+        self.versions: str = ready["versions"]
+        self._reports: int = ready["reports"]
+        self.address = f"127.0.0.1:{ready['port']}"
+        self.counters()  # its first answer makes what all later ones need: that belongs to the baseline
 
     # --- what it says of itself
 
