@@ -396,10 +396,11 @@ def test_death_is_told_with_its_reason(no_leftovers: None) -> None:
             server.heap_profile()
 
 
-def test_a_stopped_server_is_told_and_closes(monkeypatch: Any, no_leftovers: None) -> None:
-    monkeypatch.setattr("grpcperf.targets.go.ANSWER_S", 0.2)
+def test_a_stopped_server_is_told_and_closes(within: Any, no_leftovers: None) -> None:
     with gp.GoServer() as server:
         os.kill(server.pid, signal.SIGSTOP)
+        tasks = Path(f"/proc/{server.pid}/task")
+        assert within(2, lambda: all(") T " in (each / "stat").read_text() for each in tasks.iterdir()))
         with pytest.raises(gp.EngineError, match="timed out"):
             server._ask("/counters", 0.2)
         began = time.monotonic()
