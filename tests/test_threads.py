@@ -9,59 +9,61 @@ from grpcperf import EngineError, threads
 
 
 @pytest.fixture
-def machine(monkeypatch):
+def machine(monkeypatch, tmp_path):
     """A machine made of the files given, with 500 threads, and a user who is no root and has no limit."""
 
     def make(files=(), *, limit=threads.resource.RLIM_INFINITY):
         there = {
-            "/proc/loadavg": "0.10 0.20 0.30 2/500 12345",
-            "/proc/sys/kernel/threads-max": "100000",
-            "/proc/sys/kernel/pid_max": "4194304",
-            "/proc/self/uid_map": "         0          0 4294967295",
-            "/proc/self/status": "Name:\tpython\nCapEff:\t0000000000000000",
+            "proc/loadavg": "0.10 0.20 0.30 2/500 12345",
+            "proc/sys/kernel/threads-max": "100000",
+            "proc/sys/kernel/pid_max": "4194304",
+            "proc/self/uid_map": "         0          0 4294967295",
+            "proc/self/status": "Name:\tpython\nCapEff:\t0000000000000000",
         } | dict(files)
-        monkeypatch.setattr(threads, "_read", lambda path: there.get(str(path), ""))
+        for name, text in there.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        monkeypatch.setattr("grpcperf.machine.ROOT", tmp_path)
         monkeypatch.setattr(threads.resource, "getrlimit", lambda which: (limit, limit))
         monkeypatch.setattr(threads.os, "getuid", lambda: 1000)
-        numbers = [name.split("/")[2] for name in there if name.endswith("/status")]
-        monkeypatch.setattr(threads.os, "listdir", lambda path: numbers)
 
     return make
 
 
 def user(*counts):
     """Processes of the user with so many threads, and one of somebody else."""
-    own = {f"/proc/{i}/status": f"Uid:\t1000\t0\nThreads:\t{n}" for i, n in enumerate(counts, start=100)}
-    return own | {"/proc/1/status": "Uid:\t0\t0\nThreads:\t400"}
+    own = {f"proc/{i}/status": f"Uid:\t1000\t0\nThreads:\t{n}" for i, n in enumerate(counts, start=100)}
+    return own | {"proc/1/status": "Uid:\t0\t0\nThreads:\t400"}
 
 
 GROUP = {
-    "/proc/self/cgroup": "4:memory:/a\n0::/a/b",
-    "/sys/fs/cgroup/a/b/pids.max": "max",
-    "/sys/fs/cgroup/a/b/pids.current": "5",
-    "/sys/fs/cgroup/a/pids.max": "60",
-    "/sys/fs/cgroup/a/pids.current": "50",
+    "proc/self/cgroup": "4:memory:/a\n0::/a/b",
+    "sys/fs/cgroup/a/b/pids.max": "max",
+    "sys/fs/cgroup/a/b/pids.current": "5",
+    "sys/fs/cgroup/a/pids.max": "60",
+    "sys/fs/cgroup/a/pids.current": "50",
 }
 OLD_GROUP = {
-    "/proc/self/cgroup": "8:pids:/a\n0::/",
-    "/sys/fs/cgroup/pids/a/pids.max": "60",
-    "/sys/fs/cgroup/pids/a/pids.current": "50",
+    "proc/self/cgroup": "8:pids:/a\n0::/",
+    "sys/fs/cgroup/pids/a/pids.max": "60",
+    "sys/fs/cgroup/pids/a/pids.current": "50",
 }
 
 
 @pytest.mark.parametrize(
     ("files", "limit", "told"),
     [
-        ({"/proc/sys/kernel/threads-max": "510"}, None, "10 are available: kernel.threads-max allows 510"),
+        ({"proc/sys/kernel/threads-max": "510"}, None, "10 are available: kernel.threads-max allows 510"),
         (
-            {"/proc/sys/kernel/pid_max": "505"},
+            {"proc/sys/kernel/pid_max": "505"},
             None,
             "5 are available: kernel.pid_max allows 505",
         ),
-        ({"/proc/sys/kernel/pid_max": "400"}, None, "0 are available"),
+        ({"proc/sys/kernel/pid_max": "400"}, None, "0 are available"),
         (user(8, 2), 20, "10 are available: ulimit -u allows 20, of which 10 are taken"),
-        (GROUP, None, "10 are available: pids.max of control group /a allows 60, of which 50 are taken"),
-        (OLD_GROUP, None, "10 are available: pids.max of control group /a allows 60"),
+        (GROUP, None, "10 are available: pids.max of /sys/fs/cgroup/a allows 60, of which 50 are taken"),
+        (OLD_GROUP, None, "10 are available: pids.max of /sys/fs/cgroup/pids/a allows 60"),
         (GROUP | user(8, 9), 20, "3 are available: ulimit -u"),  # the lowest counts
     ],
 )
@@ -77,13 +79,13 @@ def test_what_is_too_low_is_named(machine, files, limit, told):
     [
         ({}, None),
         (user(8, 1), 20),
-        ({"/proc/sys/kernel/threads-max": "511"}, None),
-        (GROUP | {"/sys/fs/cgroup/a/pids.max": "61"}, None),
-        (GROUP | {"/sys/fs/cgroup/a/pids.max": "max"}, None),
+        ({"proc/sys/kernel/threads-max": "511"}, None),
+        (GROUP | {"sys/fs/cgroup/a/pids.max": "61"}, None),
+        (GROUP | {"sys/fs/cgroup/a/pids.max": "max"}, None),
         # Root, and who may exceed limits, are exempt from that of the user.
-        (user(20) | {"/proc/self/status": "CapEff:\t0000000001000000"}, 20),
-        (user(20) | {"/proc/self/status": "CapEff:\t0000000000200000"}, 20),
-        (dict.fromkeys(("/proc/loadavg", "/proc/sys/kernel/threads-max"), ""), None),  # not shown
+        (user(20) | {"proc/self/status": "CapEff:\t0000000001000000"}, 20),
+        (user(20) | {"proc/self/status": "CapEff:\t0000000000200000"}, 20),
+        (dict.fromkeys(("proc/loadavg", "proc/sys/kernel/threads-max"), ""), None),  # not shown
     ],
 )
 def test_what_is_enough_passes(machine, files, limit):
@@ -92,7 +94,7 @@ def test_what_is_enough_passes(machine, files, limit):
 
 
 def test_a_user_namespace_exempts_nobody(machine):
-    held = {"/proc/self/status": "CapEff:\t000001ffffffffff", "/proc/self/uid_map": "0 1000 1"}
+    held = {"proc/self/status": "CapEff:\t000001ffffffffff", "proc/self/uid_map": "0 1000 1"}
     machine(user(15) | held, limit=20)
     with pytest.raises(EngineError, match="ulimit -u"):
         threads.require_threads(11, "a server")
