@@ -9,6 +9,7 @@ Importing this starts no thread, touches no network and imports none of numpy, p
 """
 
 from .compare import Comparison, compare
+from .doctor import doctor
 from .errors import (
     CheckFailed,
     ConnectError,
@@ -98,6 +99,7 @@ __all__ = [
     "Target",
     "ThreadPerCall",
     "compare",
+    "doctor",
     "find_max_rate",
     "hold",
     "load",

@@ -267,26 +267,14 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from dataclasses import asdict
+    from grpcperf.doctor import doctor
+    from grpcperf.environment import summary
 
-    from grpcperf.environment import examine
-
-    found = examine()
-    good = all(check.ok for check in found)
+    found = doctor()
     if options.json:
-        print_json({"ok": good, "checks": [asdict(check) for check in found]})
-        return OK
-    width = max(len(check.name) for check in found)
-    for check in found:
-        print(f"{'ok  ' if check.ok else 'WARN'}  {check.name:<{width}}  {check.value}")
-        if check.advice:
-            print(f"{'':<{width + 8}}{check.advice}")
-    warned = sum(not check.ok for check in found)
-    print(
-        "\nFit for measuring."
-        if good
-        else f"\n{warned} warnings: measurements will tell, but mind the advice."
-    )
+        print_json({**found.as_dict(), "environment": summary()})
+    else:
+        print(found)
     return OK
 
 

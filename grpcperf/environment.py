@@ -1,5 +1,5 @@
-"""What the machine is like, and whether it is fit for measuring: `grpcperf doctor`, and the short form that
-stands in every Result. Reads /proc and /sys; what a machine does not show is left out, never guessed."""
+"""What the machine is: the facts that stand in every Result, and a fingerprint of those that figures depend
+on. What a machine does not show is None, never guessed."""
 
 from __future__ import annotations
 
@@ -7,293 +7,154 @@ import functools
 import os
 import platform
 import resource
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 
-GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "stp", "tod")
-STEAL_SHARE = 0.01
-PRESSURE_PERCENT = 5.0
-BUSY_SHARE = 0.10
-DESCRIPTORS = 20_000
-THREADS = 32_000
-MEMORY_BYTES = 2 << 30
-PORTS = 20_000
-LISTEN_QUEUE = 1024
+from grpcperf import machine
+
+Fact = str | int | float | None
+
+# What makes figures of two days comparable. Not which CPUs a process may use, nor what else is running.
+_FINGERPRINTED = (
+    *("grpcperf", "engine_grpc", "engine_build", "kernel", "machine", "cpu", "cpus", "cpu_quota"),
+    *("clocksource", "governor", "smt"),
+)
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of the doctor's report. `advice` says what to do, or what it means; empty when all is well."""
-
-    name: str
-    value: str
-    ok: bool = True
-    advice: str = ""
-
-
-def summary() -> dict[str, str | int | None]:
-    """What belongs beside every result: versions, kernel, CPU, clock. Costs microseconds after the first
-    call."""
-    return {**_fixed(), "cpus_allowed": len(os.sched_getaffinity(0))}
+def summary() -> dict[str, Fact]:
+    """What belongs beside every result: versions, kernel, CPUs and which of them are allowed, clock, limits.
+    Costs microseconds after the first call."""
+    return {**_fixed(), **_of_this_process()}
 
 
 def fingerprint() -> str:
-    """A short text that is the same as long as figures of this machine and this version can be compared: CPU,
-    kernel, clock, the engine's build. Which CPUs a process may use is not part of it."""
+    """A short text that is the same as long as figures of this machine and this version can be compared:
+    versions of grpcperf and gRPC, kernel, CPU model and number, quota, clock, governor."""
     import hashlib
 
-    text = "\n".join(f"{name}={value}" for name, value in sorted(_fixed().items()) if name != "python")
+    known = _fixed()
+    text = "\n".join(f"{name}={known[name]}" for name in sorted(_FINGERPRINTED))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def moment(when: str) -> dict[str, Fact]:
+    """How busy the machine is, its names ending in `when` ("before" or "after" a run): load average of the
+    last minute, the share of the last 10 s in which some task waited for a CPU, and CPU seconds that its
+    hypervisor has given to others since it was started."""
+    words = machine.read("proc/loadavg").split()
+    steal = cpu_times().get("steal")
+    return {
+        f"load_1m_{when}": float(words[0]) if words else None,
+        f"cpu_pressure_{when}": cpu_pressure(),
+        f"steal_s_{when}": None if steal is None else steal / os.sysconf("SC_CLK_TCK"),
+    }
+
+
 @functools.cache
-def _fixed() -> dict[str, str | int | None]:
-    from grpcperf import _engine
+def _fixed() -> dict[str, Fact]:
+    from grpcperf import __version__, _engine
 
     return {
-        "grpcperf": _package_version(),
+        "grpcperf": __version__,
         "python": platform.python_version(),
         **{f"engine_{name}": text for name, text in _engine.versions().items()},
         "kernel": f"{platform.system()} {platform.release()}",
         "machine": platform.machine(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cpus": os.cpu_count(),
-        "clocksource": _read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "governor": ",".join(_governors()) or None,
+        "cpu_quota": cpu_quota(),
+        "smt": machine.number("sys/devices/system/cpu/smt/active"),
+        "clocksource": clock_source(),
+        "governor": ",".join(governors()) or None,
+        "huge_pages": chosen("sys/kernel/mm/transparent_hugepage/enabled"),
+        "virtual": virtual(),
     }
 
 
-def examine(sample_s: float = 0.5) -> list[Check]:
-    """Look at the machine for `sample_s` seconds and judge it, worst surprises for a measurement in mind."""
-    return [
-        *_software(),
-        *_processors(),
-        *_disturbance(sample_s),
-        *_limits(),
-        *_memory(),
-        *_network(),
-    ]
-
-
-def _software() -> Iterator[Check]:
-    from grpcperf import _engine
-
-    engine = _engine.versions()
-    build = engine.pop("build", "unknown")
-    yield Check("grpcperf", _package_version())
-    yield Check(
-        "engine",
-        f"{build} build, " + ", ".join(f"{name} {text}" for name, text in engine.items()),
-        advice="" if build == "release" else "asserts are on and cost a little: for figures, pip install .",
-    )
-    yield Check("python", f"{platform.python_version()} on {platform.system()} {platform.release()}")
-    from grpcperf.targets.server import server_executable
-
-    try:
-        yield Check("native server", str(server_executable()))
-    except FileNotFoundError as error:
-        yield Check("native server", "missing", False, str(error))
-
-
-def _processors() -> Iterator[Check]:
-    count, allowed = os.cpu_count() or 1, len(os.sched_getaffinity(0))
-    text = f"{_cpu_model() or platform.machine()}, {count} CPUs, {allowed} of them allowed"
-    yield Check(
-        "cpu",
-        text,
-        allowed >= 2,
-        "" if allowed >= 2 else "client and server share one CPU: compare CPU per call, not calls per second",
-    )
-    governors = _governors()
-    if governors:
-        steady = governors == ["performance"]
-        yield Check(
-            "governor",
-            ", ".join(governors),
-            steady,
-            "" if steady else "clock speed follows load: cpupower frequency-set -g performance",
-        )
-    else:
-        yield Check("governor", "not shown (usual in virtual machines)")
-    clock = _read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    if clock:
-        good = clock in GOOD_CLOCKS
-        yield Check(
-            "clocksource",
-            clock,
-            good,
-            ""
-            if good
-            else "reading this clock is a system call, which costs every call measured: prefer tsc",
-        )
-
-
-def _disturbance(sample_s: float) -> Iterator[Check]:
-    before = _cpu_times()
-    time.sleep(sample_s)
-    after = _cpu_times()
-    if before and after and sum(after.values()) > sum(before.values()):
-        spent = {name: after[name] - before[name] for name in after}
-        total = sum(spent.values())
-        steal = spent.get("steal", 0) / total
-        yield Check(
-            "steal",
-            f"{steal:.1%} over {sample_s:g} s",
-            steal <= STEAL_SHARE,
-            ""
-            if steal <= STEAL_SHARE
-            else "the hypervisor gives this CPU time to others: repeat and interleave",
-        )
-        busy = 1 - (spent.get("idle", 0) + spent.get("iowait", 0)) / total
-        yield Check(
-            "other load",
-            f"{busy:.0%} of all CPUs busy over {sample_s:g} s",
-            busy <= BUSY_SHARE,
-            "" if busy <= BUSY_SHARE else "other processes are running: stop them, or expect noise",
-        )
-    pressure = _cpu_pressure()
-    if pressure is not None:
-        yield Check(
-            "cpu pressure",
-            f"{pressure:g} % of the last 10 s",
-            pressure <= PRESSURE_PERCENT,
-            ""
-            if pressure <= PRESSURE_PERCENT
-            else "tasks have been waiting for a CPU: let the machine come to rest",
-        )
-
-
-def _limits() -> Iterator[Check]:
+def _of_this_process() -> dict[str, Fact]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = hard == resource.RLIM_INFINITY or hard >= DESCRIPTORS
-    yield Check(
-        "open files",
-        f"soft {_limit(soft)}, hard {_limit(hard)}",
-        enough,
-        ""
-        if enough
-        else f"each connection takes one on each side: raise the hard limit above {DESCRIPTORS:,} for many",
-    )
-    ceilings = {
-        "kernel.pid_max": _read_int("/proc/sys/kernel/pid_max"),
-        "kernel.threads-max": _read_int("/proc/sys/kernel/threads-max"),
-        "cgroup pids.max": _read_int("/sys/fs/cgroup/pids.max"),
-        "ulimit -u": _process_limit(),
+    allowed = sorted(os.sched_getaffinity(0))
+    return {
+        "cpus_allowed": len(allowed),
+        "affinity": ranges(allowed),
+        "open_files": None if soft == resource.RLIM_INFINITY else soft,
+        "open_files_hard": None if hard == resource.RLIM_INFINITY else hard,
     }
-    known = {name: value for name, value in ceilings.items() if value is not None}
-    if known:
-        name, least = min(known.items(), key=lambda item: item[1])
-        yield Check(
-            "threads",
-            f"at most {least:,} ({name})",
-            least >= THREADS,
-            "" if least >= THREADS else f"a server with a thread per call ends there: raise {name}",
-        )
 
 
-def _memory() -> Iterator[Check]:
-    info = dict(line.split(":", 1) for line in (_read("/proc/meminfo") or "").splitlines() if ":" in line)
-    kib = {name: int(text.split()[0]) for name, text in info.items()}
-    available = kib.get("MemAvailable", 0) * 1024
-    limit = _read_int("/sys/fs/cgroup/memory.max")
-    room = min(available, limit) if limit is not None else available
-    if room:
-        yield Check(
-            "memory",
-            f"{available / 2**30:.1f} GiB available of {kib.get('MemTotal', 0) / 2**20:.1f}"
-            + (f", control group limit {limit / 2**30:.1f} GiB" if limit is not None else ""),
-            room >= MEMORY_BYTES,
-            "" if room >= MEMORY_BYTES else "100,000 parked calls on a C-core server need over 1.4 GiB",
-        )
-    pages = _read("/sys/kernel/mm/transparent_hugepage/enabled")
-    if pages:
-        always = "[always]" in pages
-        yield Check(
-            "huge pages",
-            pages[pages.find("[") + 1 : pages.find("]")],
-            not always,
-            "resident memory then grows in steps of 2 MiB: read heap and stack, not RSS, or set madvise"
-            if always
-            else "",
-        )
+# --- facts, one by one
 
 
-def _network() -> Iterator[Check]:
-    text = _read("/proc/sys/net/ipv4/ip_local_port_range")
-    if text:
-        low, high = map(int, text.split())
-        enough = high - low + 1 >= PORTS
-        yield Check(
-            "local ports",
-            f"{low} to {high}",
-            enough,
-            "" if enough else "each connection to one server port needs a port of its own: widen the range",
-        )
-    queue = _read_int("/proc/sys/net/core/somaxconn")
-    if queue is not None:
-        yield Check(
-            "listen queue",
-            f"{queue}",
-            queue >= LISTEN_QUEUE,
-            ""
-            if queue >= LISTEN_QUEUE
-            else "connections opened at once overflow it and wait 1 s: raise somaxconn",
-        )
-
-
-def _package_version() -> str:
-    from grpcperf import __version__
-
-    return __version__
-
-
-def _read(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
-
-
-def _read_int(path: str) -> int | None:
-    text = _read(path)
-    return int(text) if text and text.isdigit() else None
-
-
-def _cpu_model() -> str | None:
-    for line in (_read("/proc/cpuinfo") or "").splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("model name", "Hardware", "Model"):
-            return value.strip()
+def cpu_model() -> str | None:
+    for name in ("model name", "Hardware", "Model"):
+        if (found := machine.field("proc/cpuinfo", name)) is not None:
+            return found
     return None
 
 
-def _governors() -> list[str]:
-    found = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
-    return sorted({text for path in found if (text := _read(str(path)))})
+def clock_source() -> str | None:
+    return machine.read("sys/devices/system/clocksource/clocksource0/current_clocksource") or None
 
 
-def _cpu_times() -> dict[str, int]:
-    """Jiffies of all CPUs since boot, by kind; guest time is inside user time and left out."""
+def governors() -> list[str]:
+    """Those in use; none in most virtual machines."""
+    folder = "sys/devices/system/cpu"
+    cpus = (name for name in machine.names(folder) if name[3:].isdigit())
+    return sorted(
+        {text for cpu in cpus if (text := machine.read(f"{folder}/{cpu}/cpufreq/scaling_governor"))}
+    )
+
+
+def cpu_quota() -> float | None:
+    """CPUs that the control group may use at a time on average, the least of it and those above; None: no
+    quota."""
+    found: list[float] = []
+    for folder in machine.control_groups("cpu"):
+        words = machine.read(f"{folder}/cpu.max").split()  # version 2: "max 100000" or "150000 100000"
+        if not words:
+            words = [machine.read(f"{folder}/cpu.cfs_{name}_us") for name in ("quota", "period")]
+        if all(word.isdigit() for word in words) and len(words) == 2 and int(words[1]):
+            found.append(int(words[0]) / int(words[1]))
+    return min(found, default=None)
+
+
+def virtual() -> str | None:
+    """ "virtual machine", "container", or both; None: neither is to be seen."""
+    found = []
+    if "hypervisor" in (machine.field("proc/cpuinfo", "flags") or "").split():
+        found.append("virtual machine")
+    told = ".dockerenv" in machine.names("") or ".containerenv" in machine.names("run")
+    roots = [line for line in machine.read("proc/self/mountinfo").splitlines() if line.split()[4:5] == ["/"]]
+    if told or any(" - overlay " in line for line in roots):
+        found.append("container")
+    return " in a ".join(reversed(found)) or None
+
+
+def chosen(path: str) -> str | None:
+    """The one in brackets of "always [madvise] never"."""
+    _, _, rest = machine.read(path).partition("[")
+    return rest.partition("]")[0] or None
+
+
+def cpu_times() -> dict[str, int]:
+    """Ticks of all CPUs since boot, by kind; guest time is inside user time and left out (proc(5))."""
     names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-    line = (_read("/proc/stat") or "").partition("\n")[0].split()
+    line = machine.read("proc/stat").partition("\n")[0].split()
     return dict(zip(names, map(int, line[1:]), strict=False))
 
 
-def _cpu_pressure() -> float | None:
-    """Share of the last 10 s, in percent, in which some task waited for a CPU (pressure stall
-    information)."""
-    for word in (_read("/proc/pressure/cpu") or "").split():
+def cpu_pressure() -> float | None:
+    """Share of the last 10 s in which some task waited for a CPU (pressure stall information)."""
+    for word in machine.read("proc/pressure/cpu").split():
         if word.startswith("avg10="):
-            return float(word.removeprefix("avg10="))
+            return float(word.removeprefix("avg10=")) / 100
     return None
 
 
-def _process_limit() -> int | None:
-    soft = resource.getrlimit(resource.RLIMIT_NPROC)[0]
-    return None if soft == resource.RLIM_INFINITY or os.geteuid() == 0 else soft
-
-
-def _limit(value: int) -> str:
-    return "unlimited" if value == resource.RLIM_INFINITY else f"{value:,}"
+def ranges(numbers: list[int]) -> str:
+    """[0, 1, 2, 5] as "0-2,5"."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

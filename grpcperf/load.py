@@ -67,9 +67,12 @@ class LoadRun:
     """
 
     def __init__(self, target: Measurable, spec: Load, peer: Peer) -> None:
+        from grpcperf import environment  # late: importing the package should cost little
+
         self.target = target
         self.spec = spec
         self._peer = peer
+        self._before = environment.moment("before")
         self._result: Result | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()
@@ -147,6 +150,8 @@ class LoadRun:
         return Interrupted("interrupted: the result holds what was measured until then", self._result)
 
     def _collect(self, *, interrupted: bool) -> Result:
+        from grpcperf import environment
+
         try:
             with translated():
                 raw = self._engine_run().result()
@@ -161,6 +166,7 @@ class LoadRun:
             self.spec,
             raw,
             {**_live(self._peer.settings, raw["settings"]), "tls": self.target.tls is not None},
+            around={**self._before, **environment.moment("after")},
             interrupted=interrupted,
             death=death,
             server_cpus=_cpus_of(self.target.pid),
@@ -189,8 +195,16 @@ class LoadRun:
         return f"<LoadRun of {self.spec.kind} on {self.target!r}: {state}>"
 
 
-def _result(spec: Load, raw: dict[str, Any], settings: Mapping[str, int | None], **known: Any) -> Result:
-    """The Result of the engine's record, with what `known` (arguments of diagnose) has to say about it."""
+def _result(
+    spec: Load,
+    raw: dict[str, Any],
+    settings: Mapping[str, int | None],
+    *,
+    around: Mapping[str, Any] | None = None,
+    **known: Any,
+) -> Result:
+    """The Result of the engine's record, with what `known` (arguments of diagnose) has to say about it.
+    `around`: how busy the machine was before and after."""
     from grpcperf import calibrate, environment  # late: importing the package should cost little
     from grpcperf.diagnose import diagnose
 
@@ -201,7 +215,7 @@ def _result(spec: Load, raw: dict[str, Any], settings: Mapping[str, int | None],
         raw,
         findings=diagnose(spec, raw, settings=settings, client_cpus=cpus, ceiling_rps=ceiling, **known),
         settings=settings,
-        environment=environment.summary(),
+        environment={**environment.summary(), **(around or {})},
     )
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path("/")
+ROOT = "/"
 
 
 def read(path: str) -> str:
     """The text of a file, without the white space around it."""
     try:
-        return (ROOT / path).read_text(encoding="utf-8", errors="replace").strip()
-    except (OSError, ValueError):
+        with open(os.path.join(ROOT, path), encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
         return ""
 
 
@@ -35,7 +35,7 @@ def field(path: str, name: str) -> str | None:
 def names(path: str) -> list[str]:
     """What is in a folder, sorted."""
     try:
-        return sorted(os.listdir(ROOT / path))
+        return sorted(os.listdir(os.path.join(ROOT, path)))
     except OSError:
         return []
 

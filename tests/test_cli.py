@@ -498,28 +498,3 @@ def test_when_no_call_could_be_held_it_failed(cli):
     assert report["refused"] == 5
     assert report["memory"]["per_call"]["rss"] is None
     assert "RESOURCE_EXHAUSTED" in done.stderr
-
-
-# --- doctor
-
-
-def test_doctor(cli):
-    document = cli.json("doctor")
-    names = [check["name"] for check in document["checks"]]
-    assert {"grpcperf", "engine", "native server", "cpu", "open files", "memory", "threads"} <= set(names)
-    assert len(names) == len(set(names))
-    assert document["ok"] is all(check["ok"] for check in document["checks"])
-    assert all(check["ok"] or check["advice"] for check in document["checks"])
-    assert "native server" in cli("doctor").stdout
-
-
-def test_doctor_warns_of_few_descriptors(cli):
-    done = subprocess.run(
-        ["bash", "-c", f"ulimit -n 256; {cli.command[0]} doctor --json"],
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    check = next(check for check in json.loads(done.stdout)["checks"] if check["name"] == "open files")
-    assert not check["ok"]
-    assert "256" in check["value"]

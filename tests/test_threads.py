@@ -24,7 +24,7 @@ def machine(monkeypatch, tmp_path):
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        monkeypatch.setattr("grpcperf.machine.ROOT", tmp_path)
+        monkeypatch.setattr("grpcperf.machine.ROOT", str(tmp_path))
         monkeypatch.setattr(threads.resource, "getrlimit", lambda which: (limit, limit))
         monkeypatch.setattr(threads.os, "getuid", lambda: 1000)
 
