@@ -1,4 +1,5 @@
-"""The pytest plugin: the fixture `grpcperf`, with the package's names, whose targets are closed at teardown.
+"""The pytest plugin: the fixture `grpcperf`, with the package's names, whose targets are closed at teardown,
+and what a session measured, as a table at its end and as files.
 
 It is loaded in every pytest run of the environment, so the package's modules are imported only when the
 fixture is used.
@@ -6,10 +7,20 @@ fixture is used.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+
+if TYPE_CHECKING:
+    from grpcperf.leaks import LeakReport
+    from grpcperf.memory_cost import MemoryCost
+    from grpcperf.pytest_records import Session
+    from grpcperf.result import Result
+
+QUICK_S = 0.1  # of a measured window under --grpcperf-quick
+QUICK_REPEATS = 3
 
 
 class _Owner(Protocol):
@@ -20,19 +31,24 @@ class _Owner(Protocol):
 
 # Those that are being set up or run, innermost last: what is made now belongs to the last one.
 _OWNERS: pytest.StashKey[list[_Owner]] = pytest.StashKey()
+_SESSION: pytest.StashKey[Session] = pytest.StashKey()
+_failed: set[str] = set()  # node ids
 
 
 class Namespace:
     """The package's names. A target made through it is closed when the test or the fixture that made it is
     torn down, so it can be used from fixtures of any scope."""
 
-    def __init__(self, owners: list[_Owner]) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         import grpcperf
+        from grpcperf.pytest_records import Session
         from grpcperf.targets import Measurable
 
         self._package = grpcperf
         self._measurable = Measurable
-        self._owners = owners
+        self._owners = config.stash[_OWNERS]
+        self._quick = bool(config.getoption("grpcperf_quick"))
+        self._session = config.stash.setdefault(_SESSION, Session())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -42,7 +58,79 @@ class Namespace:
         return _Closing(value, self._owners) if is_target else value
 
     def __dir__(self) -> list[str]:
-        return sorted(self._package.__all__)
+        return sorted([*self._package.__all__, "assert_memory_per_call", "assert_no_leak"])
+
+    def load(self, target: Any, spec: Any = None, **changes: Any) -> Result:
+        """gp.load, whose result is in the session's table and files."""
+        spec = self._package.Load(**changes) if spec is None else spec.replace(**changes)
+        result = self._package.load(target, _shortened(spec) if self._quick else spec, progress=False)
+        self._session.add(self._test(), result)
+        return result
+
+    def compare(self, a: Callable[[], Any], b: Callable[[], Any], **how: Any) -> Any:
+        """gp.compare, whose verdict is in the session's table and files."""
+        if self._quick:
+            how["rounds"] = min(how.get("rounds", QUICK_REPEATS), QUICK_REPEATS)
+        found = self._package.compare(a, b, progress=False, **how)
+        self._session.add(self._test(), found)
+        return found
+
+    def assert_no_leak(
+        self, target: Any, action: Callable[[], Any], cycles: int = 20, **how: Any
+    ) -> LeakReport:
+        """Fail when doing `action` again and again leaves something behind: see grpcperf.leaks.find_leaks."""
+        from grpcperf.leaks import find_leaks
+
+        return find_leaks(target, action, cycles=min(cycles, 8) if self._quick else cycles, **how).check()
+
+    def assert_memory_per_call(self, factory_or_target: Any, below: int | str, **how: Any) -> MemoryCost:
+        """Fail when a call in flight costs `below` or more: heap and stacks (gp.memory_per_call), or
+        anonymous memory where the process does not tell them. Warns (InconclusiveWarning) when the interval
+        lies on both sides. Further arguments are those of gp.memory_per_call."""
+        if self._quick:
+            how = {"levels": [0, 50, 100], "repeats": 1, **how}
+        cost = self._package.memory_per_call(factory_or_target, **how)
+        _require_below(cost, below)
+        return cost
+
+    def _test(self) -> str:
+        """The test or fixture that is being run."""
+        owner = self._owners[-1]
+        return str(getattr(owner, "nodeid", None) or getattr(owner, "fixturename", None) or "session")
+
+
+def _shortened(spec: Any) -> Any:
+    """A load to see that a test works: its figures are too few to judge by."""
+    if spec.duration is None:
+        return spec.replace(calls=min(spec.calls, 200), warmup=0)
+    short = min(float(spec.duration), QUICK_S)
+    steps = {} if spec.steps is None else {"steps": None, "rate": spec.steps[0][0] or spec.steps[0][1]}
+    return spec.replace(duration=short, warmup=min(float(spec.warmup), short / 2), **steps)
+
+
+def _require_below(cost: MemoryCost, below: int | str) -> None:
+    import warnings
+
+    from grpcperf import units
+    from grpcperf.errors import CheckFailed, InconclusiveWarning
+
+    limit = units.size_bytes(below, "below")
+    names = [name for name in ("heap_alloc", "stack_inuse") if name in cost.slopes] or ["rss_anon"]
+    parts = [getattr(cost, name) for name in names]
+    value = sum(part.slope for part in parts)
+    low, high = (
+        sum(part.slope if bound is None else bound for part, bound in zip(parts, bounds, strict=True))
+        for bounds in ([part.low for part in parts], [part.high for part in parts])
+    )
+    show = units.format_bytes
+    told = (
+        f"a call in flight costs {show(value)} of {' and '.join(names)} (95 % interval {show(low)} to "
+        f"{show(high)}); wanted below {show(limit)}"
+    )
+    if low >= limit:
+        raise CheckFailed("\n".join([told, *(f"  {one.severity}: {one}" for one in cost.findings)]))
+    if high >= limit:
+        warnings.warn(f"inconclusive: {told}", InconclusiveWarning, stacklevel=3)
 
 
 class _Closing:
@@ -65,16 +153,77 @@ class _Closing:
         return getattr(self._kind, name)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("grpcperf", "performance of gRPC servers")
+    add = group.addoption
+    add("--grpcperf-json", metavar="FILE", help="write what was measured to a file of JSON")
+    add(
+        "--grpcperf-benchmark-json",
+        metavar="FILE",
+        help="the same as pytest-benchmark has it, for its `compare`",
+    )
+    add("--grpcperf-quick", action="store_true", help="measure for a moment only: to see that the tests work")
+    add("--grpcperf-skip", action="store_true", help="skip the tests that measure")
+    add("--grpcperf-strict", action="store_true", help="a check that cannot be decided fails")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_OWNERS] = []
+    config.addinivalue_line(
+        "markers", "grpcperf: the test measures a gRPC server (set on all that use the fixture)"
+    )
+    if config.getoption("grpcperf_strict"):
+        config.addinivalue_line("filterwarnings", "error::grpcperf.errors.InconclusiveWarning")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    reason = "--grpcperf-skip" if config.getoption("grpcperf_skip") else _in_parallel(config)
+    for item in items:
+        if "grpcperf" not in getattr(item, "fixturenames", ()):
+            continue
+        item.add_marker("grpcperf")
+        if reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _in_parallel(config: pytest.Config) -> str:
+    """Tests that measure at the same time measure each other: why they are not run, if they would."""
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    if workers < 2:
+        return ""
+    return f"grpcperf does not measure in {workers} processes at once: run these with -n 0 (-m grpcperf)"
 
 
 @pytest.fixture(scope="session")
 def grpcperf(request: pytest.FixtureRequest) -> Namespace:
     """grpcperf's names (Server, load, hold, ...); targets made through it are closed at teardown."""
-    owners = request.config.stash[_OWNERS]
-    owners.insert(0, request)  # for what is made outside of all set-ups and tests
-    return Namespace(owners)
+    request.config.stash[_OWNERS].insert(0, request)  # for what is made outside of all set-ups and tests
+    return Namespace(request.config)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        _failed.add(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    found = session.config.stash.get(_SESSION, None)
+    if found is None:
+        return
+    for test in _failed:
+        found.outcome(test, "failed")
+    for option, write in (("grpcperf_json", found.write), ("grpcperf_benchmark_json", found.write_benchmark)):
+        if path := session.config.getoption(option):
+            write(Path(path))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    found = config.stash.get(_SESSION, None)
+    if found is not None and found.records:
+        quick = " (quick: too short to judge by)" if config.getoption("grpcperf_quick") else ""
+        terminalreporter.section(f"grpcperf{quick}")
+        for line in found.summary():
+            terminalreporter.write_line(line)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -94,12 +243,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, None]:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """A failed check, a dead server: told by its message and the line of the test. The frames inside the
     package say nothing to a test's reader; pytest hides those whose module says so (--full-trace shows
     them)."""
     if call.excinfo is None or not _is_told(call.excinfo):
         return
+    if (result := getattr(call.excinfo.value, "result", None)) is not None and hasattr(result, "spec"):
+        from grpcperf.pytest_records import command_of
+
+        item.add_report_section(call.when, "grpcperf", f"again in a shell: {command_of(result)}")
     for entry in call.excinfo.traceback:
         names = entry.frame.f_globals
         if str(names.get("__name__", "")).partition(".")[0] == "grpcperf":

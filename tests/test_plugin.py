@@ -1,5 +1,6 @@
 """The pytest plugin, as its users have it: in a pytest of their own."""
 
+import json
 import os
 import re
 import subprocess
@@ -25,7 +26,7 @@ def users_pytest(tmp_path):
                 "--color=no",
                 "-p",
                 "no:cacheprovider",
-                *args,
+                *map(str, args),
                 str(tmp_path),
             ],
             capture_output=True,
@@ -106,7 +107,7 @@ def test_targets_are_closed_with_the_test_or_the_fixture_that_made_them(users_py
             assert not alive(pids["mirror"])
     """)
     assert "4 passed" in done.stdout, done.stdout
-    assert "error" not in done.stdout.lower()
+    assert not re.search(r"\d errors?\b|ERROR", done.stdout)
 
 
 def test_targets_are_closed_when_the_test_fails_and_none_is_left(users_pytest, tmp_path, alive):
@@ -127,7 +128,7 @@ def test_it_has_the_packages_names(users_pytest):
         import pytest
 
         def test_names(grpcperf):
-            assert set(dir(grpcperf)) == set(gp.__all__)
+            assert set(dir(grpcperf)) == {*gp.__all__, "assert_no_leak", "assert_memory_per_call"}
             assert grpcperf.Async is gp.Async and grpcperf.InvalidRequest is gp.InvalidRequest
             server = grpcperf.Server()
             assert isinstance(server, grpcperf.Server) and isinstance(server, gp.Server)
@@ -159,3 +160,150 @@ def test_runs_that_do_not_use_it_pay_little(users_pytest):
             assert "numpy" not in sys.modules and "matplotlib" not in sys.modules
     """)
     assert "1 passed" in done.stdout
+
+
+# --- what a session keeps
+
+
+MEASURES = """
+    import pytest
+
+    @pytest.fixture(scope="module")
+    def server(grpcperf):
+        return grpcperf.Server()
+
+    def test_load(grpcperf, server):
+        grpcperf.load(server, concurrency=2, calls=500, warmup=0).check(errors=0)
+        grpcperf.load(server, concurrency=1, calls=500, warmup=0)
+
+    def test_compare(grpcperf, server):
+        def run():
+            return grpcperf.load(server, concurrency=1, calls=50, warmup=0)
+        grpcperf.compare(lambda: 1.0, lambda: 2.0, metric="throughput_rps", rounds=4)
+
+    def test_fails(grpcperf, server):
+        grpcperf.load(server, concurrency=3, calls=300, warmup=0, metadata={"x": "y"}).check(p50="<1ns")
+
+    def test_without():
+        pass
+"""
+
+
+def test_what_a_session_measured_is_shown_and_kept(users_pytest, tmp_path, cli):
+    files = ("--grpcperf-json", tmp_path / "out.json", "--grpcperf-benchmark-json", tmp_path / "bench.json")
+    done = users_pytest(MEASURES, *files)
+    assert "1 failed, 3 passed" in done.stdout
+    table = done.stdout[done.stdout.index(" grpcperf ") :]
+    assert re.search(r"test_load +[\d,]+ ", table)
+    assert "test_load (2)" in table
+    assert re.search(r"test_compare +changed +B/A 2", table)
+
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert document["schema"] == 1
+    rows = document["tests"]
+    names = [row["test"].partition("::")[2] for row in rows]
+    assert names == ["test_load", "test_load", "test_compare", "test_fails"]
+    assert [row["outcome"] for row in rows] == ["passed", "passed", "passed", "failed"]
+    assert [row["measurement"] for row in rows] == ["load", "load", "comparison", "load"]
+    assert rows[0]["status"] == {"OK": 500}
+
+    again = re.search(r"again in a shell: grpcperf (.+)", done.stdout)
+    assert again is not None
+    row = cli.json(*again[1].split())
+    assert (row["calls"], row["concurrency"]) == (300, 3)
+
+    command = [sys.executable, "-P", "-c", "from pytest_benchmark.cli import main; main()"]
+    command += ["compare", str(tmp_path / "bench.json")]
+    read = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert read.returncode == 0, read.stderr
+    assert "test_load" in read.stdout
+    assert "test_fails" in read.stdout
+
+
+def test_unwritable_files_are_told(users_pytest, tmp_path):
+    done = users_pytest(MEASURES, "--grpcperf-json", tmp_path / "none" / "out.json")
+    assert "cannot be written" in done.stdout + done.stderr
+
+
+def test_quick_measures_for_a_moment(users_pytest, tmp_path):
+    done = users_pytest(
+        """
+        def test_load(grpcperf):
+            server = grpcperf.Server()
+            result = grpcperf.load(server, concurrency=2, duration=60, warmup=10)
+            assert result.window_s < 1
+            assert grpcperf.load(server, concurrency=2, calls=10**9).calls == 200
+            grpcperf.load(server, steps=[(100, 30), (200, 30)])
+        """,
+        "--grpcperf-quick",
+    )
+    assert "1 passed" in done.stdout
+    assert "too short to judge by" in done.stdout
+
+
+def test_skip_marker_and_parallel_workers(users_pytest):
+    assert "1 passed, 3 skipped" in users_pytest(MEASURES, "--grpcperf-skip").stdout
+    assert "1 passed, 3 deselected" in users_pytest(MEASURES, "-m", "not grpcperf", "--strict-markers").stdout
+    parallel = users_pytest(MEASURES, "-n", "2", "-rs").stdout
+    assert "1 passed, 3 skipped" in parallel
+    assert "does not measure in 2 processes" in parallel
+
+
+UNDECIDED = """
+    from dataclasses import replace
+
+    def test_undecided(grpcperf):
+        result = grpcperf.load(grpcperf.Server(), concurrency=1, calls=500, warmup=0)
+        p50 = result.latency.p50
+        bounds = result.interval("p50")
+        assert bounds.low < bounds.high
+        result.check(p50=f"<{(bounds.low + bounds.high) / 2 * 1e9:.0f}ns")
+"""
+
+
+def test_what_cannot_be_decided_warns_or_under_strict_fails(users_pytest):
+    assert "1 passed, 1 warning" in users_pytest(UNDECIDED).stdout
+    strict = users_pytest(UNDECIDED, "--grpcperf-strict").stdout
+    assert "1 failed" in strict
+    assert "InconclusiveWarning" in strict
+
+
+def test_leaks_are_found_and_their_absence(users_pytest):
+    done = users_pytest("""
+        def test_none(grpcperf):
+            server = grpcperf.Server()
+            def action():
+                with grpcperf.hold(server, calls=5) as held:
+                    held.release()
+            report = grpcperf.assert_no_leak(server, action, cycles=5, tolerated={"heap_alloc": 16384})
+            assert not report.leak and "streams" in report.slopes
+
+        def test_some(grpcperf):
+            server = grpcperf.Server()
+            left = []
+            def action():
+                held = grpcperf.hold(server, calls=3, kind="bidi").__enter__()
+                left.append(held)
+            try:
+                grpcperf.assert_no_leak(server, action, cycles=6)
+            finally:
+                for held in left:
+                    held.__exit__(None, None, None)
+    """)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert re.search(r"^E .*it leaks.* 3 streams", done.stdout, re.MULTILINE)
+
+
+def test_memory_per_call_is_held_against_a_bound(users_pytest):
+    done = users_pytest("""
+        def test_small(grpcperf):
+            small = {"levels": [0, 50, 100], "repeats": 2}
+            cost = grpcperf.assert_memory_per_call(grpcperf.Server, below="1MiB", **small)
+            assert cost.heap_alloc.slope > 0
+
+        def test_large(grpcperf):
+            small = {"levels": [0, 50, 100], "repeats": 2}
+            grpcperf.assert_memory_per_call(grpcperf.Server, below="1KiB", **small)
+    """)
+    assert "1 failed, 1 passed" in done.stdout, done.stdout
+    assert re.search(r"^E .*costs .*KiB.*wanted below 1 KiB", done.stdout, re.MULTILINE)
