@@ -8,7 +8,8 @@
 Importing this starts no thread, touches no network and imports none of numpy, pandas, matplotlib or grpc.
 """
 
-from .compare import Comparison, compare
+from typing import TYPE_CHECKING
+
 from .doctor import doctor
 from .errors import (
     CheckFailed,
@@ -24,14 +25,10 @@ from .histogram import Histogram
 from .hold import hold
 from .load import load, start
 from .memory import memory_per_call, memory_per_connection
-from .memory_cost import MemoryCost
 from .memstats import MemStats
 from .result import Finding, Result
-from .results import Results
 from .sampler import Sampler
-from .search import MaxRate, find_max_rate, until_precise
 from .spec import Load
-from .sweep import Sweep
 from .targets import (
     Async,
     Counters,
@@ -52,15 +49,41 @@ from .tls import TLS
 
 __version__ = "0.1.0"
 
-_LATE = ("experiments", "plot", "stats")  # rooms that cost more than importing the package should
+# What composes and looks is imported when it is first asked for: importing the package should cost little.
+_LATE = {
+    "Comparison": "comparison",
+    "MaxRate": "search",
+    "MemoryCost": "memory_cost",
+    "Results": "results",
+    "Sweep": "sweep",
+    "compare": "comparison",
+    "find_max_rate": "search",
+    "until_precise": "search",
+}
+_LATE_ROOMS = ("experiments", "plot", "stats")
+
+if TYPE_CHECKING:
+    from .comparison import Comparison, compare
+    from .memory_cost import MemoryCost
+    from .results import Results
+    from .search import MaxRate, find_max_rate, until_precise
+    from .sweep import Sweep
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATE:
-        raise AttributeError(f"module 'grpcperf' has no attribute {name!r}")
     from importlib import import_module
 
-    return import_module(f"grpcperf.{name}")
+    if name in _LATE_ROOMS:
+        return import_module(f"{__name__}.{name}")
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LATE, *_LATE_ROOMS])
 
 
 __all__ = [

@@ -98,7 +98,7 @@ def _show(results: Any, options: argparse.Namespace) -> None:
 
 def compare(options: argparse.Namespace) -> int:
     """Two stores, point by point. They were not measured in turn, which is said."""
-    from grpcperf.compare import compare_stores
+    from grpcperf.comparison import compare_stores
     from grpcperf.results import Results
 
     found = compare_stores(

@@ -24,7 +24,7 @@ from grpcperf.units import shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from grpcperf.compare import Comparison
+    from grpcperf.comparison import Comparison
     from grpcperf.memory_cost import MemoryCost
     from grpcperf.results import Results
     from grpcperf.sampler import Sampler

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from grpcperf.compare import Comparison
+from grpcperf.comparison import Comparison
 from grpcperf.errors import EngineError
 from grpcperf.result import Result
 from grpcperf.units import format_number, format_seconds

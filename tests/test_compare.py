@@ -9,7 +9,7 @@ from scipy import stats as oracle
 
 import grpcperf as gp
 from grpcperf import stats
-from grpcperf.compare import compare_apart
+from grpcperf.comparison import compare_apart
 
 
 def noisy(middle: float, spread: float, seed: int) -> Any:

@@ -11,7 +11,7 @@ mpl.use("Agg")
 
 import grpcperf as gp
 from grpcperf import figures, plot
-from grpcperf.compare import Comparison
+from grpcperf.comparison import Comparison
 from grpcperf.histogram import Histogram
 from grpcperf.labels import label
 from grpcperf.memory_cost import MemoryCost, Reading, slopes_of
