@@ -1,4 +1,5 @@
-"""One HTML page that needs nothing else: no script, no font, no picture from elsewhere."""
+"""One HTML page that needs nothing else: no script, no font, no picture from elsewhere. A click on a heading
+sorts its table; the page follows the reader's light or dark scheme."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ from grpcperf.errors import EngineError
 @dataclass(kw_only=True)
 class Table:
     """Rows of texts. The columns in `words` are aligned as text, all others as numbers. A row index in
-    `totals` is set apart."""
+    `totals` is set apart, one in `amiss` marked as not valid."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     words: frozenset[int] = frozenset()
     totals: frozenset[int] = frozenset()
+    amiss: frozenset[int] = frozenset()
 
 
 @dataclass(kw_only=True)

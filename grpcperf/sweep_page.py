@@ -22,7 +22,11 @@ def page_of(results: Results) -> Page:
         verdict=f"{len(rows):,} points, {len(results):,} measurements",
         text="Values are means over repeats; ± and whiskers are 95 % intervals of them.",
         pictures=_pictures(results),
-        table=Table(columns=headings, rows=[row.cells for row in rows]),
+        table=Table(
+            columns=headings,
+            rows=[row.cells for row in rows],
+            amiss=frozenset(at for at, row in enumerate(rows) if not row.valid),
+        ),
         notes=[f"{one.title}: {one.text}" for one in tables.remarks(results)],
     )
     environment = {

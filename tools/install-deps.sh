@@ -16,6 +16,8 @@ done
 for tool in nghttpd:nghttp2-server nginx:nginx; do
   PATH="$PATH:/usr/sbin" command -v "${tool%%:*}" >/dev/null || missing+=("${tool##*:}")
 done
+# A browser, for the tests of pages.
+command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium)
 "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' \
   2>/dev/null || missing+=(python3-dev)
