@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from grpcperf.results import Results
     from grpcperf.sampler import Sampler
 
+MOST_TICKS = 8  # of values that are marked one by one
 NINES = (0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
 
 
@@ -268,6 +269,8 @@ def _scale_x(axes: Axes, places: Mapping[Any, int], values: Iterable[Any]) -> No
     distinct = sorted(set(values))
     if len(distinct) > 2 and distinct[0] > 0 and distinct[-1] / distinct[0] >= 8:
         figures.steps_axis(axes, distinct, "")
+    elif len(distinct) <= MOST_TICKS and all(value == int(value) for value in distinct):
+        axes.set_xticks(distinct, [f"{value:,}" for value in distinct])
 
 
 def _from_zero(axes: Axes) -> None:
