@@ -36,6 +36,7 @@ def diagnose(
     settled: bool | None = None,
     descriptors: tuple[int, int] | None = None,
     ceiling_rps: float | None = None,
+    threads_exhausted: int = 0,
 ) -> tuple[Finding, ...]:
     """What there is to say about a run, the gravest first.
 
@@ -43,7 +44,8 @@ def diagnose(
     `settings` the peer's HTTP/2 SETTINGS, `client_cpus` and `server_cpus` the CPUs each may run on
     (server_cpus only of a server on this machine), `settled` whether memory had come to rest, `descriptors`
     those needed and those available, `ceiling_rps` how many unary calls a second one thread of this client
-    makes on this machine against a server that does nothing (calibrate).
+    makes on this machine against a server that does nothing (calibrate), `threads_exhausted` the calls that
+    the server refused for want of a thread.
     """
     cut = raw["server_died"] or raw["stopped"]
     ends = [] if cut or spec.is_endless else [*_stall(spec, raw), *_unfinished(raw)]
@@ -58,6 +60,9 @@ def diagnose(
         *(_steadiness(raw["windows"]) if steady else ()),
         *_surroundings(spec, raw, settings or {}, client_cpus, server_cpus),
     ]
+    if threads_exhausted > threshold("server_threads_exhausted"):
+        message = f"the server refused {threads_exhausted:,} calls: the system gave it no more threads"
+        found.append(finding("server_threads_exhausted", message, measured=threads_exhausted))
     if settled is False:
         found.append(finding("not_settled", "memory did not come to rest within its time"))
     if descriptors is not None and descriptors[0] > descriptors[1]:

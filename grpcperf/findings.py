@@ -104,6 +104,12 @@ RULES: dict[str, Rule] = {
     "server_stream_limit": Rule(
         "warning", None, "calls above the peer's limit wait in the client; open more connections"
     ),
+    "server_threads_exhausted": Rule(
+        "warning",
+        0,
+        "raise what bounds the server's threads (ulimit -u and -v, kernel.pid_max, vm.max_map_count), or use "
+        "a model with fewer of them",
+    ),
     "shared_cpus": Rule(
         "warning",
         None,

@@ -12,7 +12,7 @@ from typing import Any, Self
 from grpcperf import _engine
 from grpcperf.descriptors import require_descriptors
 from grpcperf.engine import translated
-from grpcperf.errors import EngineError, Interrupted, InvalidRequest
+from grpcperf.errors import EngineError, Error, Interrupted, InvalidRequest
 from grpcperf.progress import Progress
 from grpcperf.result import Result
 from grpcperf.schedule import engine_schedule
@@ -76,6 +76,7 @@ class LoadRun:
         self._result: Result | None = None
         self._lock = threading.Lock()
         self._owner = os.getpid()
+        self._threadless = _refused_for_want_of_threads(target)  # before this run
         with translated():
             self._run: _engine.Run | None = _engine.Run(
                 client=engine_client(target, spec, peer),
@@ -162,6 +163,9 @@ class LoadRun:
         death = None
         if raw["server_died"]:
             death = "it was closed during the run" if self.target.closed else self.target.death()
+        threadless = 0
+        if "RESOURCE_EXHAUSTED" in raw["status"] and death is None:
+            threadless = _refused_for_want_of_threads(self.target) - self._threadless
         return _result(
             self.spec,
             raw,
@@ -170,6 +174,7 @@ class LoadRun:
             interrupted=interrupted,
             death=death,
             server_cpus=_cpus_of(self.target.pid),
+            threads_exhausted=threadless,
         )
 
     def _engine_run(self) -> _engine.Run:
@@ -223,6 +228,14 @@ def _live(probed: Mapping[str, int | None], at_end: Mapping[str, int | None]) ->
     """What the peer's SETTINGS came to be by the end of the run; what the probe was told, where no connection
     could say (with core, or when all were gone)."""
     return {**probed, **at_end} if at_end.get("initial_window_size") is not None else probed
+
+
+def _refused_for_want_of_threads(target: Measurable) -> int:
+    """Calls so far; 0 where nobody counts them, or no more."""
+    try:
+        return target.counters().threads_exhausted if target.has_counters else 0
+    except Error:
+        return 0
 
 
 def _cpus_of(pid: int | None) -> set[int] | None:

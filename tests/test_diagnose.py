@@ -295,6 +295,12 @@ def test_numbers_are_in_the_text():
     assert one.measured == -0.5
 
 
+def test_a_server_without_threads_is_told():
+    (one,) = diagnose(SPEC, raw(), threads_exhausted=179)
+    assert (one.code, one.severity, one.measured) == ("server_threads_exhausted", "warning", 179)
+    assert "179" in one.message
+
+
 @pytest.mark.parametrize("code", RULES)
 def test_every_rule_tells_what_to_do(code):
     made = finding(code, "so it is")

@@ -55,6 +55,18 @@ void gp_attend(struct gp_call *call, void (*first)(struct gp_call *call))
         gp_call_post(last, tag);
 }
 
+/* On the queue's thread. No other is with the call, but this very step may hand it to one, who may be done
+ * with it by now: then there is an event to come. */
+static void step_alone(struct gp_call *call, enum gp_event event)
+{
+    gp_call_step(call, event);
+    pthread_mutex_lock(&call->inbox.lock);
+    bool over = !call->inbox.attended && gp_call_over(call);
+    pthread_mutex_unlock(&call->inbox.lock);
+    if (over)
+        gp_queue_retire(call);
+}
+
 void gp_attend_deliver(struct gp_call *call, enum gp_event event)
 {
     pthread_mutex_lock(&call->inbox.lock);
@@ -65,7 +77,7 @@ void gp_attend_deliver(struct gp_call *call, enum gp_event event)
     }
     pthread_mutex_unlock(&call->inbox.lock);
     if (!attended)
-        gp_queue_step(call, event);
+        step_alone(call, event);
 }
 
 int gp_attend_wake_at(struct gp_call *call, uint64_t at_ns)

@@ -105,6 +105,8 @@ static int start(struct gp_server *server, size_t most, void *(*thread_main)(voi
         pthread_t thread;
         error = pthread_create(&thread, &server->call_thread, thread_main, server);
     }
+    if (!error) /* what memory is compared with begins with all of them there */
+        gp_stacks_wait(&server->stacks, server->options->workers);
     return error;
 }
 

@@ -34,8 +34,9 @@ static struct gp_call *take_unused(struct gp_queue *queue)
     return call;
 }
 
-static void retire(struct gp_queue *queue, struct gp_call *call)
+void gp_queue_retire(struct gp_call *call)
 {
+    struct gp_queue *queue = call->queue;
     gp_call_reset(call);
     gp_count(&queue->tally.retired, 1);
     if (queue->unused_count == UNUSED_KEPT) {
@@ -51,7 +52,7 @@ void gp_queue_step(struct gp_call *call, enum gp_event event)
 {
     gp_call_step(call, event);
     if (gp_call_over(call))
-        retire(call->queue, call);
+        gp_queue_retire(call);
 }
 
 /* Ask C core for one more call of a method; NULL: of those that are not ours. */

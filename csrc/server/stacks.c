@@ -1,8 +1,7 @@
 /* The stacks of the server's own threads. */
 #include "server/stacks.h"
 
-#include <errno.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 void gp_stacks_init(struct gp_stacks *stacks)
 {
     pthread_mutex_init(&stacks->lock, NULL);
+    pthread_cond_init(&stacks->entered, NULL);
     stacks->ring.next = stacks->ring.previous = &stacks->ring;
     stacks->count = 0;
     stacks->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -32,6 +32,7 @@ void gp_stacks_enter(struct gp_stacks *stacks, struct gp_stack *stack)
     stack->previous = stacks->ring.previous;
     stack->previous->next = stack->next->previous = stack;
     stacks->count++;
+    pthread_cond_broadcast(&stacks->entered);
     pthread_mutex_unlock(&stacks->lock);
 }
 
@@ -41,6 +42,14 @@ void gp_stacks_leave(struct gp_stacks *stacks, struct gp_stack *stack)
     stack->previous->next = stack->next;
     stack->next->previous = stack->previous;
     stacks->count--;
+    pthread_mutex_unlock(&stacks->lock);
+}
+
+void gp_stacks_wait(struct gp_stacks *stacks, uint32_t count)
+{
+    pthread_mutex_lock(&stacks->lock);
+    while (stacks->count < count)
+        pthread_cond_wait(&stacks->entered, &stacks->lock);
     pthread_mutex_unlock(&stacks->lock);
 }
 
@@ -80,18 +89,22 @@ void gp_stacks_measure(struct gp_stacks *stacks, uint64_t *inuse_bytes, uint64_t
     pthread_mutex_unlock(&stacks->lock);
 }
 
-struct start {
+struct start { /* on the stack of the one who starts, who waits for it */
     struct gp_stacks *stacks;
     void (*run)(void *);
     void *argument;
+    bool entered;
 };
 
 static void *thread_main(void *argument)
 {
-    struct start start = *(struct start *)argument;
+    struct start *place = argument, start = *place;
     struct gp_stack stack;
-    free(argument);
     gp_stacks_enter(start.stacks, &stack);
+    pthread_mutex_lock(&start.stacks->lock);
+    place->entered = true;
+    pthread_cond_broadcast(&start.stacks->entered);
+    pthread_mutex_unlock(&start.stacks->lock);
     start.run(start.argument);
     gp_stacks_leave(start.stacks, &stack);
     return NULL;
@@ -99,18 +112,17 @@ static void *thread_main(void *argument)
 
 int gp_stacks_thread(struct gp_stacks *stacks, void (*run)(void *), void *argument)
 {
-    struct start *start = malloc(sizeof(*start));
+    struct start start = {.stacks = stacks, .run = run, .argument = argument};
     pthread_attr_t attributes;
     pthread_t thread;
-    if (!start)
-        return ENOMEM;
-    *start = (struct start){.stacks = stacks, .run = run, .argument = argument};
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, THREAD_STACK_BYTES);
-    int error = pthread_create(&thread, &attributes, thread_main, start);
+    int error = pthread_create(&thread, &attributes, thread_main, &start);
     pthread_attr_destroy(&attributes);
-    if (error)
-        free(start);
+    pthread_mutex_lock(&stacks->lock);
+    while (!error && !start.entered)
+        pthread_cond_wait(&stacks->entered, &stacks->lock);
+    pthread_mutex_unlock(&stacks->lock);
     return error;
 }

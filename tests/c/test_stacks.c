@@ -36,6 +36,7 @@ static uint64_t inuse_of_one(void *argument)
 {
     uint64_t inuse, sys;
     CHECK(gp_stacks_thread(&stacks, touch, argument) == 0);
+    CHECK(gp_stacks_count(&stacks) == 1); /* at once */
     sem_wait(&touched);
     CHECK(gp_stacks_count(&stacks) == 1);
     gp_stacks_measure(&stacks, &inuse, &sys);
@@ -57,6 +58,8 @@ static void test_many_and_none(void)
     uint64_t inuse, sys;
     for (unsigned i = 0; i < 20; i++)
         CHECK(gp_stacks_thread(&stacks, touch, &touched) == 0);
+    gp_stacks_wait(&stacks, 20);
+    CHECK(gp_stacks_count(&stacks) == 20);
     for (unsigned i = 0; i < 20; i++)
         sem_wait(&touched);
     CHECK(gp_stacks_count(&stacks) == 20);
