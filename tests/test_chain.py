@@ -121,9 +121,9 @@ import grpc
 from concurrent.futures import ThreadPoolExecutor
 class Echo(grpc.GenericRpcHandler):
     def service(self, details):
-        names = sorted(key for key, _ in details.invocation_metadata)
+        names = [f"{key}={value}" if key[:2] == "x-" else key for key, value in details.invocation_metadata]
         return grpc.unary_unary_rpc_method_handler(
-            lambda request, context: context.abort(grpc.StatusCode.ABORTED, " ".join(names)))
+            lambda request, context: context.abort(grpc.StatusCode.ABORTED, " ".join(sorted(names))))
 server = grpc.server(ThreadPoolExecutor(2), handlers=[Echo()])
 print(server.add_insecure_port("127.0.0.1:0"), flush=True)
 server.start()
@@ -137,13 +137,40 @@ def test_the_users_own_metadata_goes_on_and_the_status_comes_back():
         gp.Server(forward=last.address) as middle,
         gp.Server(forward=middle) as first,
     ):
-        asked = {"x-tenant": "a", "authorization": "b", "grpcperf-delay-us": 10}
+        asked = {"x-tenant": "a", "x-bin": b"\0\xff", "authorization": "b", "grpcperf-delay-us": 10}
         result = gp.load(first, calls=5, concurrency=1, warmup=0, metadata=asked)
         assert result.status == {"ABORTED": 5}
         told = next(cause.text for cause in result.causes)
         assert middle.address in told
         assert last.address in told
-        assert told.endswith("authorization user-agent x-tenant")
+        assert told.endswith("authorization user-agent x-bin=b'\\x00\\xff' x-tenant=a")
+
+
+def test_the_limits_on_messages_are_those_of_the_ends():
+    unlimited = {"grpc.max_receive_message_length": -1}
+    with (
+        gp.Server(channel_args=unlimited) as last,
+        gp.Server(forward=last, channel_args=unlimited) as first,
+    ):
+        sizes = {"request_size": "5MiB", "response_size": "5MiB"}
+        result = gp.load(first, calls=3, warmup=0, transport="core", channel_args=unlimited, **sizes)
+        assert result.status == {"OK": 3}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_hop_keeps_nothing_of_its_calls(model):
+    """Of answered ones, of cancelled ones, and of failed ones."""
+    with (
+        gp.Server(behaviour={"delay-us": 1000}) as last,
+        gp.Server(model, forward=last, count_allocations=True) as hop,
+    ):
+        objects = []
+        for _ in range(4):
+            gp.load(hop, calls=500, concurrency=64, warmup=0, metadata={"x-tenant": "a"})
+            gp.load(hop, calls=500, concurrency=64, warmup=0, deadline=0.001)
+            gp.load(hop, calls=500, concurrency=64, warmup=0, request=b"no request", method=gp.Load().path)
+            objects.append(hop.memstats(settle=True).heap_objects)
+        assert objects[-1] - objects[1] < 400  # of 3,000 calls
 
 
 @pytest.mark.parametrize("kind", ["server_stream", "client_stream", "bidi", "bidi_free"])
