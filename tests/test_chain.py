@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import pytest
 import real_servers
 
 import grpcperf as gp
+from grpcperf.targets.server import server_executable
 
 MODELS = ("async", "thread")
 
@@ -220,6 +222,28 @@ def test_the_next_server_may_want_tls(mutual):
             assert gp.load(trusting, calls=5, concurrency=1, warmup=0).status == {"OK": 5}
 
 
+@pytest.mark.parametrize(
+    ("trusted", "name", "connects"),
+    [("own", "localhost", True), ("other", "localhost", False), ("own", "elsewhere", False)],
+)
+def test_the_server_itself_looks_at_the_next_ones_certificate(tmp_path, trusted, name, connects):
+    """Without Python, which looks first, in front of it."""
+    own, other = gp.TLS.self_signed(), gp.TLS.self_signed()
+    authority = tmp_path / "ca.pem"
+    authority.write_text(str({"own": own, "other": other}[trusted].ca))
+    with gp.Server(tls=own) as last:
+        command = [server_executable(), "--forward", last.address, "--forward-tls", "verify"]
+        command += ["--forward-tls-ca", authority, "--forward-tls-name", name]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as made:
+            line = made.stdout.readline()
+            made.terminate()
+            assert line.startswith("listening on") is connects
+            assert (
+                connects
+                or f"no connection to the next server, {last.address}, with TLS" in made.stderr.read()
+            )
+
+
 def test_over_a_unix_socket_with_tls(tmp_path):
     with (
         gp.Server(listen=f"unix:{tmp_path}/next", tls=gp.TLS.self_signed()) as last,
@@ -266,6 +290,8 @@ def test_a_server_does_not_forward_to_itself():
     port = real_servers.free_port()
     with pytest.raises(gp.InvalidRequest, match="itself"):
         gp.Server(port=port, forward=f"127.0.0.1:{port}")
+    with pytest.raises(gp.InvalidRequest, match="itself"):
+        gp.Server(listen="unix:/tmp/next", forward="unix:/tmp/next")
 
 
 def test_tls_versions_cannot_be_chosen():

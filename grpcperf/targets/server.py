@@ -167,7 +167,7 @@ def _next_server(forward: object, listen: object, port: object) -> Measurable:
             f'forward must be a server or an address such as "127.0.0.1:50051", not {units.shown(forward)}'
         )
     target = as_target(forward)
-    if target.address == f"{listen}:{port}":
+    if target.address in (f"{listen}:{port}", listen):
         raise InvalidRequest(f"forward={target.address}: a server cannot forward to itself")
     if target.tls is not None and (target.tls.min_version or target.tls.max_version):
         raise InvalidRequest(
