@@ -103,6 +103,13 @@ uint32_t gp_calls_owner(const struct gp_calls *calls, uint64_t id)
     return calls->slab[id].state == GP_CALL_FREE ? GP_CALLS_NONE : calls->slab[id].owner;
 }
 
+/* Streams of a client have odd ids: its n-th call on the connection has 2 n + 1. */
+const struct gp_calls_message *gp_calls_draw(const struct gp_calls *calls, const struct gp_call *call)
+{
+    return &calls->pool[gp_call_draw(calls->seed, call->owner, call->stream_id >> 1, call->sent,
+                                     calls->pool_count)];
+}
+
 /* --- finished calls ---------------------------------------------------------------------------- */
 
 size_t gp_calls_take(struct gp_calls *calls, struct gp_event *events, size_t capacity)

@@ -104,14 +104,13 @@ static inline const struct gp_event *gp_calls_newest(const struct gp_calls *call
     return &calls->events[gp_calls_wrap(calls, calls->first + calls->finished - 1)];
 }
 
+const struct gp_calls_message *gp_calls_draw(const struct gp_calls *calls, const struct gp_call *call);
+
 /* The message that the call is at, or sends next. */
 static inline const struct gp_calls_message *gp_calls_message(const struct gp_calls *calls,
                                                               const struct gp_call *call)
 {
-    if (calls->pool_count == 1)
-        return calls->pool;
-    return &calls->pool[gp_call_draw(calls->seed, call->owner, call->stream_id >> 1, call->sent,
-                                     calls->pool_count)];
+    return calls->pool_count == 1 ? calls->pool : gp_calls_draw(calls, call);
 }
 
 /* Kinds whose status OK demands exactly one response, and nothing else. */

@@ -125,8 +125,10 @@ static void prepare_head(struct gp_wire *wire, const uint8_t *block, size_t size
     head->ready = true;
 }
 
-/* Copy a prepared frame and write the stream's id into it. Returns the copy; NULL when out of memory. */
-static uint8_t *put_prepared(struct gp_wire *wire, const uint8_t *frame, size_t size, uint32_t stream_id)
+/* Copy a prepared frame and write the stream's id into it. Returns the copy; NULL when out of memory. In
+ * place, for as a function of its own it is a tenth of what a call costs. */
+__attribute__((always_inline)) static inline uint8_t *put_prepared(struct gp_wire *wire, const uint8_t *frame,
+                                                                   size_t size, uint32_t stream_id)
 {
     uint8_t *bytes = reserve(wire, size + COPY_BLOCK);
 
