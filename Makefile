@@ -36,10 +36,11 @@ lint: $(BIN)/.dev ## ruff, mypy, clang-format
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
 
 bench: build/release/.installed build/bench/build.ninja ## speed, as one table of figures and ratios (not a test)
-	@meson compile -C build/bench bare_core_client
+	@meson compile -C build/bench bare_core_client connection_loop
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/bench.py
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/allocations.py
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/sampler_cost.py
+	PYTHONPATH=build/release $(BIN)/python -P tests/bench/streams.py
 	PYTHONPATH=build/release:tests/bench $(BIN)/python -P tests/bench/compare.py
 
 bench-deps: ## the load generators that make bench compares with, where they are missing

@@ -1,6 +1,6 @@
 /* What a connection in the client role costs by itself, without sockets: calls and messages per second
- * against answers that lie ready in memory. Prints one line for each case: the best of many rounds, for other
- * work on the machine only ever adds. */
+ * against answers that lie ready in memory. Arguments: how many at once, each a case. Prints a line of JSON
+ * for each, the best of many rounds, for other work on the machine only ever adds. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,13 +183,22 @@ static double ping_pong(uint32_t streams)
     return best;
 }
 
-int main(void)
+static void print(const char *kind, uint32_t at_once, double ns)
 {
-    static const uint32_t counts[] = {1, 64, 1000, 10000};
+    printf("{\"kind\": \"%s\", \"at_once\": %u, \"ns\": %.1f}\n", kind, at_once, ns);
+}
 
-    for (size_t i = 0; i < 4; i++)
-        printf("unary      %6u in flight  %6.1f ns per call\n", counts[i], unary(counts[i]));
-    for (size_t i = 0; i < 4; i++)
-        printf("ping-pong  %6u streams    %6.1f ns per message\n", counts[i], ping_pong(counts[i]));
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        uint32_t at_once = (uint32_t)strtoul(argv[i], NULL, 10);
+
+        if (at_once == 0 || at_once > CALLS_PER_ROUND) {
+            fprintf(stderr, "how many at once: from 1 to %u, not %s\n", CALLS_PER_ROUND, argv[i]);
+            return 2;
+        }
+        print("unary", at_once, unary(at_once));
+        print("bidi", at_once, ping_pong(at_once));
+    }
     return 0;
 }
