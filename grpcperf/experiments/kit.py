@@ -141,7 +141,7 @@ def server_kind(wanted: Any) -> ServerKind:
     from functools import partial
 
     from grpcperf.targets import GoServer, Server
-    from grpcperf.targets.go_build import DEFAULT_VERSION
+    from grpcperf.targets.go import DEFAULT_VERSION
     from grpcperf.targets.models import parse_model
 
     if callable(wanted):

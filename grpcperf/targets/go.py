@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from grpcperf import units
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.memstats import MemStats, from_go
-from grpcperf.targets import go_build
 from grpcperf.targets.child import READY_S, check_env
 from grpcperf.targets.expvar import fetch, fetch_bytes
 from grpcperf.targets.keepalive import Keepalive, require_keepalive
@@ -22,6 +21,7 @@ from grpcperf.tls import TLS
 if TYPE_CHECKING:
     from pathlib import Path
 
+DEFAULT_VERSION = "1.85.0"
 ANSWER_S = 10.0  # two collections of a heap of gigabytes take seconds
 DEATH_MS = 300
 _LEAST_WINDOW = 65_535
@@ -55,7 +55,7 @@ class GoServer(LaunchedChild):
 
     def __init__(
         self,
-        version: str = go_build.DEFAULT_VERSION,
+        version: str = DEFAULT_VERSION,
         *,
         gomaxprocs: int | None = None,
         gogc: int | str | None = None,
@@ -72,6 +72,8 @@ class GoServer(LaunchedChild):
         cpus: Iterable[int] | str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
+        from grpcperf.targets import go_build  # which imports what starts processes
+
         super().__init__()
         self.version = go_build.check_version(version)
         arguments = _numbers(
@@ -103,11 +105,13 @@ class GoServer(LaunchedChild):
             raise
 
     @staticmethod
-    def build(version: str = go_build.DEFAULT_VERSION) -> Path:
+    def build(version: str = DEFAULT_VERSION) -> Path:
         """Build the server with that version of grpc-go, unless that has been done before; the executable.
 
         Raises InvalidRequest for what cannot be a version, EngineError with the reason when it fails.
         """
+        from grpcperf.targets import go_build
+
         return go_build.build(version)
 
     def _meet(self) -> None:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-DEFAULT_VERSION = "1.85.0"
 _MODULE = "google.golang.org/grpc"
 _FACTS = ("GOVERSION", "GOFLAGS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140")
 # Until then a call's metadata was not shown to what looks at it first (goserver/header.go).
@@ -27,7 +26,7 @@ _NO_MODULES = ("reading ", "dial tcp", "lookup disabled", "no such host", "i/o t
 _TELLING_LINES = 8
 
 
-def build(version: str = DEFAULT_VERSION) -> Path:
+def build(version: str) -> Path:
     """The executable of the server with that version of grpc-go, built now when it is not there yet.
 
     It is kept in $XDG_CACHE_HOME (or ~/.cache)/grpcperf/go by the versions of grpc-go and Go and by our
