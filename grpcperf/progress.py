@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -91,9 +92,10 @@ class SweepProgress:
         wanted = someone_watches() and not _inside_another.get() if show is None else show
         self._bar: Any = None
         self._failed = 0
+        self._started_s = time.monotonic()
         if wanted and total and sys.stderr is not None:
             form = "{n_fmt}/{total_fmt}|{bar}| {elapsed} gone, {remaining} left{postfix}"
-            self._bar = _bar(total=total, bar_format=form, dynamic_ncols=True)
+            self._bar = _bar(total=total, bar_format=form, dynamic_ncols=True, leave=False, delay=SHORTEST_S)
 
     def show(self, point: Mapping[str, Any]) -> None:
         """The point that comes next."""
@@ -110,8 +112,10 @@ class SweepProgress:
             return
         try:
             if text:
-                self._bar.set_postfix_str(text, refresh=more == 0)
-            self._bar.update(more)
+                self._bar.set_postfix_str(text, refresh=False)
+            self._bar.n += more
+            if time.monotonic() - self._started_s > SHORTEST_S:
+                self._bar.refresh()
         except (OSError, ValueError):  # the terminal is gone: a sweep is not lost for that
             self._bar = None
 
