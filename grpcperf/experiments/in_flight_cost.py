@@ -9,71 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.readings import held_calls, keep_goroutines, known
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
-from grpcperf.hold import hold
-from grpcperf.memory import memory_at_rest
-from grpcperf.result import Finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from grpcperf.memstats import MemStats
-
-KIB = 1024
+    from grpcperf.targets import Measurable
 
 
 def measure(
     kit: Kit, *, servers: Sequence[Any], kinds: Sequence[str], calls: Sequence[int], repeats: int
 ) -> Iterator[Row]:
-    """A fresh server for each number of calls, read at rest before, while they are held, and after."""
+    """A fresh server for each number of calls, read at rest before, while they are held, and after. A Go
+    server tells its goroutines by function while it holds most."""
     for server in kit.servers(servers):
         for kind in kinds:
             for count in calls:
                 kit.say(server=server.name, kind=kind, calls=count)
-                row = kit.repeat(repeats, lambda: _one(kit, server, kind, count))  # noqa: B023
+                row = kit.repeat(repeats, lambda: _one(kit, server, kind, count, max(calls)))  # noqa: B023
                 yield {"server": server.name, "kind": kind, "calls": count, **row}
 
 
-def _one(kit: Kit, server: Any, kind: str, calls: int) -> Row:
-    with server.start() as target:
-        with hold(
-            target, calls=1, kind=kind
-        ) as first:  # the connection is there, and what a server makes once
-            before = memory_at_rest(target)
-            with hold(target, calls=calls, kind=kind, timeout=60) as held:
-                during = memory_at_rest(target)
-                if held.running < calls:
-                    kit.note(_short(server.name, held.running, calls))
-            first.cancel()
-        after = memory_at_rest(target)
-    heap = _per_call(before, during, "heap_alloc", calls)
-    stack = _per_call(before, during, "stack_inuse", calls)
-    return {
-        "heap_kib_per_call": heap,
-        "stack_kib_per_call": stack,
-        "total_kib_per_call": None if heap is None or stack is None else heap + stack,
-        "sys_kib_per_call": _per_call(before, during, "sys", calls),
-        "tasks_before": before.tasks,
-        "tasks_held": during.tasks,
-        "tasks_after": after.tasks,
+def _one(kit: Kit, server: ServerKind, kind: str, calls: int, most: int) -> Row:
+    def look(target: Measurable) -> None:
+        if calls == most:
+            keep_goroutines(kit, f"{server.name}, {kind}, {calls:,} calls", target)
+
+    readings = held_calls(kit, server, kind=kind, calls=calls, look=look)
+    return readings.memory("call") | {
+        "tasks_before": readings.before.tasks,
+        "tasks_held": readings.held.tasks,
+        "tasks_after": readings.after.tasks,
     }
-
-
-def _per_call(before: MemStats, during: MemStats, name: str, calls: int) -> float | None:
-    low, high = getattr(before, name), getattr(during, name)
-    return None if low is None or high is None else (high - low) / calls / KIB
-
-
-def _short(server: str, running: int, calls: int) -> Finding:
-    return Finding(
-        code="fewer_calls_held",
-        severity="invalid",
-        message=f"{server} ran {running:,} of {calls:,} calls",
-        measured=running,
-        threshold=calls,
-    )
 
 
 def verdict(report: Report) -> str:
@@ -82,7 +52,7 @@ def verdict(report: Report) -> str:
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
         rows = report.select(server=server, calls=most)
-        totals = [row["total_kib_per_call"] for row in rows if row["total_kib_per_call"] is not None]
+        totals = known(row["total_kib_per_call"] for row in rows)
         tasks = [(row["tasks_held"] - row["tasks_before"]) / most for row in rows]
         back = all(abs(row["tasks_after"] - row["tasks_before"]) <= 20 for row in rows)
         ends = (

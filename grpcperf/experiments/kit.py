@@ -69,6 +69,7 @@ class Kit:
         self.size = size
         self.findings: dict[str, Finding] = {}
         self.skipped: dict[str, str] = {}
+        self.data: dict[str, Any] = {}  # of the report, beside what is fitted to its rows
         self._bar = bar
 
     @property
@@ -208,7 +209,7 @@ class Experiment:
         return Report(
             name=self.name,
             rows=tidy,
-            data=plain(self.data(tidy)) if tidy else {},
+            data=plain({**kit.data, **self.data(tidy)}) if tidy else {},
             findings=tuple(kit.findings.values()),
             skipped=dict(kit.skipped),
             size=kit.size,

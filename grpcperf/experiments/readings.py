@@ -1,0 +1,109 @@
+"""What a server's memory was before, while and after it had something to hold: for experiments about what
+that costs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grpcperf.experiments.kit import Kit, Row, ServerKind
+from grpcperf.hold import hold
+from grpcperf.memory import memory_at_rest
+from grpcperf.memstats import MemStats
+from grpcperf.result import Finding
+from grpcperf.targets import GoServer, Measurable
+
+KIB = 1024
+TOP = 5  # functions of a profile that are kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """Three readings of a process, of which the one in the middle had `count` of something."""
+
+    count: int
+    before: MemStats
+    held: MemStats
+    after: MemStats
+
+    def kib(self, *fields: str) -> float | None:
+        """What one of them added to these fields together, in KiB; None where one is not known."""
+        return kib_each(self.before, self.held, self.count, *fields)
+
+    def kept_kib(self, *fields: str) -> float | None:
+        """The same of what was still there afterwards."""
+        return kib_each(self.before, self.after, self.count, *fields)
+
+    def memory(self, each: str) -> Row:
+        """Columns, whose names end in _per_`each`."""
+        parts = {
+            "heap": ("heap_alloc",),
+            "stack": ("stack_inuse",),
+            "total": ("heap_alloc", "stack_inuse"),
+            "sys": ("sys",),
+        }
+        return {f"{name}_kib_per_{each}": self.kib(*fields) for name, fields in parts.items()}
+
+
+def kib_each(before: MemStats, after: MemStats, count: int, *fields: str) -> float | None:
+    """What was added to these fields together, for each of `count`, in KiB; None where one is not known."""
+    pairs = [(getattr(before, name), getattr(after, name)) for name in fields]
+    if any(low is None or high is None for low, high in pairs):
+        return None
+    return float(sum(high - low for low, high in pairs)) / count / KIB
+
+
+def held_calls(
+    kit: Kit,
+    server: ServerKind,
+    *,
+    kind: str,
+    calls: int,
+    metadata: Mapping[str, str | int] | None = None,
+    look: Callable[[Measurable], None] | None = None,
+) -> Readings:
+    """A fresh server with `calls` parked in it. What it makes once, and its connection, are in `before`.
+    `look` is called while all are there."""
+    with server.start() as target:
+        with hold(target, calls=1, kind=kind) as first:
+            before = memory_at_rest(target)
+            with hold(target, calls=calls, kind=kind, metadata=metadata, timeout=60) as held:
+                during = memory_at_rest(target)
+                require_running(kit, server.name, held.running, calls)
+                if look is not None:
+                    look(target)
+            first.cancel()
+        after = memory_at_rest(target)
+    return Readings(count=calls, before=before, held=during, after=after)
+
+
+def require_running(kit: Kit, server: str, running: int, calls: int) -> None:
+    """Note it when fewer calls ran than the row says."""
+    if running < calls:
+        kit.note(
+            Finding(
+                code="fewer_calls_held",
+                severity="invalid",
+                message=f"{server} ran {running:,} of {calls:,} calls",
+                measured=running,
+                threshold=calls,
+            )
+        )
+
+
+def keep_goroutines(kit: Kit, name: str, target: Measurable) -> None:
+    """Keep the goroutines of a Go server by function, in the report's `data`."""
+    if isinstance(target, GoServer):
+        kit.data.setdefault("goroutines", {})[name] = target.goroutine_profile()[:TOP]
+
+
+def keep_heap(kit: Kit, name: str, target: Measurable) -> None:
+    """Keep the functions that allocated most of a Go server's heap, in the report's `data`."""
+    if isinstance(target, GoServer):
+        kit.data.setdefault("heap", {})[name] = target.heap_profile(TOP)
+
+
+def known(values: Iterable[Any]) -> list[float]:
+    """Those that are known."""
+    return [value for value in values if value is not None]
