@@ -11,6 +11,7 @@ import argparse
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
@@ -44,8 +45,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # "µs" on a terminal that has no µ
     options = parser(_COMMANDS).parse_args(argv)
     raise_soft_limit()
-    with interrupts.heard_once():
+    with interrupts.heard_once(), warnings.catch_warnings():
+        warnings.showwarning = _warn
         return _run(options)
+
+
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    tell(f"warning: {message}", OK)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -193,10 +199,10 @@ def _load(options: argparse.Namespace) -> int:
         if outcome.verdict != "passed":
             word = "check failed" if outcome.verdict == "failed" else "warning: inconclusive"
             tell(f"{word}: {outcome.message}", OK)
-    for reason in checks.invalidity(result) if wanted else ():
-        tell(f"warning: inconclusive: {reason}", OK)
     if any(outcome.verdict == "failed" for outcome in outcomes):
         return CHECK_FAILED
+    for reason in checks.invalidity(result) if wanted else ():
+        tell(f"warning: inconclusive: {reason}", OK)
     if result.calls == result.errors or any(finding.code == "server_died" for finding in result.findings):
         return tell(_worst(result), FAILED)
     inconclusive = any(outcome.verdict == "inconclusive" for outcome in outcomes)

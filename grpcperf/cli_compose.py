@@ -52,7 +52,7 @@ def sweep(options: argparse.Namespace) -> int:
     if code != OK:
         return code
     if results and len(results.failed) == len(results):
-        return tell(f"every point failed; the first: {results[0].error}", FAILED)
+        return FAILED  # the sweep has warned, with the first cause
     if results.failed:
         tell(f"warning: {len(results.failed)} of {len(results)} measurements failed", OK)
     return INVALID if options.strict and not all(record.valid for record in results) else OK

@@ -189,7 +189,7 @@ def test_strict_turns_an_invalid_result_into_an_exit_code(monkeypatch, capsys, s
     assert main([*arguments, "--strict", "--check", "p50<1us"]) == 4  # which says more
     told = capsys.readouterr()
     assert "late" in told.out
-    assert told.err.count("warning: inconclusive: the result is not valid") == (severity == "invalid")
+    assert "not valid" not in told.err  # that it failed is beyond doubt
     assert main([*arguments, "--check", "errors==0"]) == 0
     assert ("not valid" in capsys.readouterr().err) is (severity == "invalid")
 
