@@ -131,7 +131,7 @@ def test_a_server_shows_itself(server):
         ({"env": {"A": 1}}, "env"),
         ({"env": "A=1"}, "env"),
         ({"env": {"A": "\ud800"}}, "encoding"),
-        ({"channel_args": {"unchecked:grpc.x": "\ud800"}}, "encoding"),
+        ({"channel_args": {"unchecked:grpc.x": "\ud800"}}, "surrogates"),
         ({"channel_args": 5}, "channel_args"),
         ({"behaviour": 0}, "behaviour"),
         ({"behaviour": {"delay-us": 1, "delay_us": 2}}, "twice"),
