@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from grpcperf import units
 from grpcperf.errors import EngineError, InvalidRequest
@@ -20,6 +19,8 @@ _MOST_BYTES = 16 * 2**20
 
 def check_url(url: object) -> str:
     """Where the variables are; "host:port" alone means http and /debug/vars. Raises InvalidRequest."""
+    from urllib.parse import urlsplit
+
     if isinstance(url, str) and url.isprintable() and " " not in url:
         whole = url if "://" in url else f"http://{url}"
         with contextlib.suppress(ValueError):  # a port that is none
@@ -51,6 +52,7 @@ def fetch_bytes(url: str, timeout_s: float) -> bytes:
     Raises EngineError with the reason.
     """
     import http.client
+    from urllib.parse import urlsplit
 
     parts = urlsplit(url)
     path = parts.path + (f"?{parts.query}" if parts.query else "")

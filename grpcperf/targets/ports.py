@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterable
 from typing import overload
 
@@ -36,6 +35,8 @@ class Ports:
 
 def can_connect(address: str) -> bool:
     """Whether something accepts a connection at "host:port" or "unix:/path" now."""
+    import socket
+
     try:
         if address.startswith("unix:"):
             with socket.socket(socket.AF_UNIX) as tried:
@@ -73,6 +74,8 @@ def _ephemeral_ports() -> tuple[int, int]:
 
 
 def _try_port(port: int) -> int | None:
+    import socket
+
     with socket.socket() as tried:
         try:
             tried.bind(("127.0.0.1", port))

@@ -16,7 +16,6 @@ from grpcperf.spec import check_cpus
 from grpcperf.targets.allocations import Counting
 from grpcperf.targets.child import ChildTarget, check_env, executable
 from grpcperf.targets.expvar import check_url, read_memory
-from grpcperf.targets.health import check_health
 from grpcperf.targets.ports import Ports, can_connect
 from grpcperf.targets.target import Counters, check_address, check_authority, process_sample
 from grpcperf.tls import TLS, require_tls
@@ -227,6 +226,8 @@ class Process(LaunchedChild):
             self._require_counted(self._counting, at_once=address is None)
 
     def _await_health(self, timeout_s: float) -> None:
+        from grpcperf.targets.health import check_health
+
         def lacking() -> str | None:
             try:
                 state = check_health(self.address, self.authority, self.tls, min(timeout_s, _ANSWER_S))
