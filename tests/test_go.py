@@ -254,7 +254,7 @@ def test_limits_that_turn_calls_away() -> None:
 @pytest.mark.parametrize(
     ("options", "load"),
     [
-        ({"limits": ["semaphore:1"]}, {"deadline": 0.1, "metadata": {"grpcperf-hold": 1}}),
+        ({"limits": ["semaphore:1"]}, {"deadline": 5, "metadata": {"grpcperf-delay-us": 2000}}),
         ({"limits": ["rate:0.001:burst=3"]}, {}),
         ({"limits": ["rate:0.001:burst=3:degrade"]}, {"kind": "client_stream"}),
         ({"limits": ["rate:0.001:burst=3:degrade"]}, {"kind": "server_stream"}),
