@@ -85,6 +85,24 @@ void gp_causes_note(struct gp_causes *causes, enum gp_class class, const char *t
     causes->spans[causes->last++] = (struct gp_causes_span){from, to, cause};
 }
 
+/* The place of all that had none is for any class, but a cause of its own comes first. */
+static const struct gp_causes_span *span_of(const struct gp_causes *causes, enum gp_class class, uint64_t at)
+{
+    const struct gp_causes_span *other = NULL;
+
+    for (size_t i = causes->first; i < causes->last && causes->spans[i].from <= at; i++) {
+        const struct gp_causes_span *span = &causes->spans[i];
+
+        if (span->to <= at)
+            continue;
+        if (span->cause == GP_CLIENT_CAUSES - 1)
+            other = span;
+        else if (causes->known[span->cause].class == class)
+            return span;
+    }
+    return other;
+}
+
 void gp_causes_pass(struct gp_causes *causes, enum gp_class class, uint64_t at)
 {
     const struct gp_causes_span *span;
@@ -95,8 +113,7 @@ void gp_causes_pass(struct gp_causes *causes, enum gp_class class, uint64_t at)
         causes->first = causes->last = 0;
         return;
     }
-    span = &causes->spans[causes->first];
-    if (at >= span->from &&
-        (class == causes->known[span->cause].class || span->cause == GP_CLIENT_CAUSES - 1))
+    span = span_of(causes, class, at);
+    if (span)
         causes->known[span->cause].calls += class != GP_CLASS_OK;
 }

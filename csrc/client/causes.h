@@ -31,7 +31,8 @@ void gp_causes_fini(struct gp_causes *causes);
 /* A cause at once, for so many calls. */
 void gp_causes_add(struct gp_causes *causes, enum gp_class class, const char *text, uint64_t calls);
 
-/* The calls finished in [from, to) that ended in `class` have this cause. `from` never falls. */
+/* The calls finished in [from, to) that ended in `class` have this cause. `from` never falls; the same calls
+ * may have a cause for each class. */
 void gp_causes_note(struct gp_causes *causes, enum gp_class class, const char *text, uint64_t from,
                     uint64_t to);
 

@@ -14,6 +14,7 @@
 #include "wire/message.h"
 
 #define GP_CALLS_NONE UINT32_MAX /* no id, and no connection */
+#define GP_CALLS_CAUSES 8u       /* classes in which calls of one batch end */
 #define GP_CALLS_SLACK 64u       /* bytes behind the frame, so that copies may be of constant size */
 
 enum gp_call_state {
@@ -70,6 +71,8 @@ struct gp_calls {
     uint64_t seed;
     struct gp_event *events; /* a ring of finished calls, with room for every id */
     uint32_t first, finished;
+    struct gp_wire_cause causes[GP_CALLS_CAUSES]; /* of the connection at work, until they are taken */
+    uint32_t cause_count;
 };
 
 static inline uint32_t gp_calls_wrap(const struct gp_calls *calls, uint32_t place) /* in the ring of events */

@@ -77,16 +77,51 @@ int gp_wire_create(struct gp_wire **created, const struct gp_wire_opts *opts, st
 
 static void write_cause(struct gp_wire *wire, const char *format, va_list args)
 {
-    vsnprintf(wire->cause, sizeof wire->cause, format, args);
+    vsnprintf(wire->cause.text, sizeof wire->cause.text, format, args);
+    wire->noted = true;
+}
+
+static bool is_kept(const struct gp_calls *calls, enum gp_class class)
+{
+    for (uint32_t i = 0; i < calls->cause_count; i++)
+        if (calls->causes[i].class == class)
+            return true;
+    return false;
+}
+
+/* Another class takes its place. */
+static void keep_cause(struct gp_wire *wire)
+{
+    struct gp_calls *calls = wire->calls;
+
+    if (wire->noted && calls->cause_count < GP_CALLS_CAUSES)
+        calls->causes[calls->cause_count++] = wire->cause;
+    wire->noted = false;
+}
+
+size_t gp_wire_take_causes(struct gp_wire *wire, const struct gp_wire_cause **causes)
+{
+    size_t count;
+
+    keep_cause(wire);
+    count = wire->calls->cause_count;
+    wire->calls->cause_count = 0;
+    *causes = wire->calls->causes;
+    return count;
 }
 
 void wire_note(struct gp_wire *wire, enum gp_class class, const char *format, ...)
 {
     va_list args;
 
-    if (wire->over || (wire->cause_class == class && wire->cause[0]))
+    if (wire->over || is_kept(wire->calls, class))
         return;
-    wire->cause_class = class;
+    if (wire->cause.class == class && wire->cause.text[0]) {
+        wire->noted = true;
+        return;
+    }
+    keep_cause(wire);
+    wire->cause.class = class;
     va_start(args, format);
     write_cause(wire, format, args);
     va_end(args);
@@ -170,8 +205,9 @@ static void close_all(struct gp_wire *wire)
 
 static void end_connection(struct gp_wire *wire, const char *format, va_list args)
 {
+    keep_cause(wire);
     write_cause(wire, format, args);
-    wire->cause_class = GP_CLASS_TRANSPORT;
+    wire->cause.class = GP_CLASS_TRANSPORT;
     close_all(wire);
 }
 

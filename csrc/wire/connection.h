@@ -104,6 +104,17 @@ const char *
 gp_wire_cause(const struct gp_wire *wire); /* why it is over, or of the last call that ended without OK; "" */
 enum gp_class gp_wire_cause_class(const struct gp_wire *wire); /* that of the calls it is the cause for */
 
+#define GP_WIRE_CAUSE_BYTES 240u
+
+struct gp_wire_cause {
+    enum gp_class class;
+    char text[GP_WIRE_CAUSE_BYTES];
+};
+
+/* Why calls have ended without OK since this was asked last, for each class that they ended in. Returns the
+ * number of causes; they are there until the next call on any connection of the client. */
+size_t gp_wire_take_causes(struct gp_wire *wire, const struct gp_wire_cause **causes);
+
 void gp_wire_destroy(struct gp_wire *wire);
 
 #endif

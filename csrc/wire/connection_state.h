@@ -17,7 +17,6 @@
 #define WIRE_MAX_FRAME (1u << 20)   /* that we take, as MAX_FRAME_SIZE says */
 #define WIRE_MAX_BLOCK (256u << 10) /* of a header block as it comes, or of another frame kept in memory */
 #define WIRE_SMALL_MESSAGE 1024u    /* framed ones up to this are copied, larger ones shared */
-#define WIRE_CAUSE_BYTES 240u
 
 #define wire_unlikely(condition) __builtin_expect(!!(condition), 0)
 
@@ -87,14 +86,14 @@ struct gp_wire {
     uint32_t replies; /* frames owed to the peer's own frames and not yet written */
 
     uint64_t messages_sent, payload_sent, messages_received, bytes_received, refused, pongs;
-    enum gp_class cause_class;
-    char cause[WIRE_CAUSE_BYTES];
+    bool noted; /* the cause is one of this batch */
+    struct gp_wire_cause cause;
 };
 
 /* connection.c */
 
-/* Why the connection is over, or why calls end badly: kept for people, the first of each run of the same
- * class, for writing text costs more than a call. */
+/* Why the connection is over, or why calls end badly: kept for people, of each class in a batch the first;
+ * and while batches have but one class the first of all, for writing text costs more than a call. */
 void wire_note(struct gp_wire *wire, enum gp_class class, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -47,12 +47,12 @@ const struct gp_settings *gp_wire_settings(const struct gp_wire *wire)
 
 const char *gp_wire_cause(const struct gp_wire *wire)
 {
-    return wire->cause;
+    return wire->cause.text;
 }
 
 enum gp_class gp_wire_cause_class(const struct gp_wire *wire)
 {
-    return wire->cause_class;
+    return wire->cause.class;
 }
 
 size_t gp_wire_output_bytes(const struct gp_wire *wire)

@@ -36,6 +36,21 @@ static void only_calls_of_its_class_and_span_count(void)
     gp_causes_fini(&causes);
 }
 
+/* One read may end calls of several classes. */
+static void the_same_calls_have_a_cause_for_each_class(void)
+{
+    gp_causes_init(&causes);
+    for (uint64_t i = 0; i < 100; i += 10) {
+        gp_causes_note(&causes, GP_CLASS_UNKNOWN, "no status", i, i + 10);
+        gp_causes_note(&causes, GP_CLASS_INTERNAL, i < 50 ? "bad" : "worse", i, i + 10);
+    }
+    for (uint64_t i = 0; i < 100; i++)
+        gp_causes_pass(&causes, i % 3 ? GP_CLASS_INTERNAL : i % 2 ? GP_CLASS_UNKNOWN : GP_CLASS_OK, i);
+    CHECK(count_of("bad") == 33 && count_of("worse") == 33 && count_of("no status") == 17);
+    CHECK(causes.last <= 20 && !gp_causes_pending(&causes) == (causes.first == causes.last));
+    gp_causes_fini(&causes);
+}
+
 static void a_cause_in_a_row_is_one_span(void)
 {
     gp_causes_init(&causes);
@@ -105,6 +120,7 @@ static void the_table_is_bounded(void)
 int main(void)
 {
     only_calls_of_its_class_and_span_count();
+    the_same_calls_have_a_cause_for_each_class();
     a_cause_in_a_row_is_one_span();
     a_gap_between_spans_stays_one();
     memory_follows_what_is_pending();

@@ -291,8 +291,51 @@ static void cause_is_that_of_the_last_class(void)
     peer_close(&peer);
 }
 
+static const char *cause_of(const struct gp_wire_cause *causes, size_t count, enum gp_class class)
+{
+    for (size_t i = 0; i < count; i++)
+        if (causes[i].class == class)
+            return causes[i].text;
+    return "";
+}
+
+/* One read that ends calls of three classes by turns has a cause for each, the first; the next has its own.
+ */
+static void each_class_of_a_batch_has_its_cause(void)
+{
+    static const char *const fields[] = {
+        HEADERS_OK "|grpc-status=13|grpc-message=one", HEADERS_OK "|grpc-status=14|grpc-message=two",
+        HEADERS_OK "|grpc-status=7|grpc-message=three", HEADERS_OK "|grpc-status=13|grpc-message=four",
+        HEADERS_OK "|grpc-status=14|grpc-message=five"};
+    const struct gp_wire_cause *causes;
+    struct peer peer;
+    size_t count;
+
+    peer_open(&peer, &(struct peer_opts){0});
+    CHECK(gp_wire_take_causes(peer.wire, &causes) == 0);
+    for (uint32_t i = 0; i < 7; i++)
+        gp_wire_submit(peer.wire, i, NOW);
+    for (uint32_t i = 0; i < 5; i++)
+        put_trailers(&script, 2 * i + 1, fields[i]);
+    CHECK(peer_say(&peer, &script) == 0);
+    count = gp_wire_take_causes(peer.wire, &causes);
+    CHECK(count == 3);
+    CHECK(strstr(cause_of(causes, count, GP_CLASS_INTERNAL), "one"));
+    CHECK(strstr(cause_of(causes, count, GP_CLASS_UNAVAILABLE), "two"));
+    CHECK(strstr(cause_of(causes, count, GP_CLASS_PERMISSION_DENIED), "three"));
+    CHECK(gp_wire_take_causes(peer.wire, &causes) == 0);
+    put_trailers(&script, 11, fields[3]);
+    CHECK(peer_say(&peer, &script) == 0);
+    gp_wire_lost(peer.wire, "gone", NOW);
+    count = gp_wire_take_causes(peer.wire, &causes);
+    CHECK(count == 2 && strstr(cause_of(causes, count, GP_CLASS_INTERNAL), "four"));
+    CHECK(strcmp(cause_of(causes, count, GP_CLASS_TRANSPORT), "gone") == 0);
+    peer_close(&peer);
+}
+
 int main(void)
 {
+    each_class_of_a_batch_has_its_cause();
     free_running_stream_ends_with_its_first_message();
     end_has_its_own_time();
     cause_is_that_of_the_last_class();

@@ -172,6 +172,7 @@ static void a_vanished_peer_ends_no_call_late(void)
     opts.request.deadline_ns = 200 * GP_NS_PER_MS;
     client = connected(&opts);
     kill(frozen.pid, SIGSTOP);
+    CHECK(waitpid(frozen.pid, NULL, WUNTRACED) == frozen.pid); /* it stops when it comes to it */
     start_ns = gp_clock_now_ns();
     start_calls(client, 64);
     collect_all(client, &tally, 64);
