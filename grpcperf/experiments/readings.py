@@ -64,11 +64,15 @@ def held_calls(
     look: Callable[[Measurable], None] | None = None,
 ) -> Readings:
     """A fresh server with `calls` parked in it. What it makes once, and its connection, are in `before`.
-    `look` is called while all are there."""
+    `look` is called while all are there.
+
+    Streams have had a message, as streams in use have: until then grpc-go's goroutines have half the stack.
+    """
+    said = kind in ("client_stream", "bidi", "bidi_free")
     with server.start() as target:
-        with hold(target, calls=1, kind=kind) as first:
+        with hold(target, calls=1, kind=kind, send_first=said) as first:
             before = memory_at_rest(target)
-            with hold(target, calls=calls, kind=kind, metadata=metadata, timeout=60) as held:
+            with hold(target, calls=calls, kind=kind, metadata=metadata, send_first=said, timeout=60) as held:
                 during = memory_at_rest(target)
                 require_running(kit, server.name, held.running, calls)
                 if look is not None:
