@@ -51,6 +51,28 @@ def curve(results: Results, x: str, y: str, by: str | None = None, ax: Axes | No
     return _finished(axes, legend=by is not None)
 
 
+def lines(ax: Axes, rows: Sequence[Mapping[str, Any]], x: str, y: str, by: str | None = None) -> Axes:
+    """A metric over a parameter, from rows as experiments have them: a line for each value of `by`, bars from
+    <metric>_low to <metric>_high where a row has them."""
+    found: dict[Any, list[Summary]] = {}
+    for row in rows:
+        if row.get(x) is None:
+            continue
+        low, high = row.get(f"{y}_low"), row.get(f"{y}_high")
+        floor = 0.0 if (row.get(y) or 0) >= 0 else -math.inf
+        one = Summary(point=row, value=row.get(y), low=None if low is None else max(floor, low), high=high)
+        found.setdefault(None if by is None else row.get(by), []).append(one)
+    places = _places(row[x] for row in rows if row.get(x) is not None)
+    for at, (group, line) in enumerate(found.items()):
+        where = [places.get(one.point[x], one.point[x]) for one in line]
+        _line(ax, where, line, at, None if by is None else str(group))
+    _scale_x(ax, places, [one.point[x] for line in found.values() for one in line])
+    ax.set_xlabel(label(x))
+    ax.set_ylabel(label(y))
+    _from_zero(ax)
+    return _finished(ax, legend=by is not None)
+
+
 def latency_over_rate(
     results: Results,
     percentiles: Sequence[str] = ("p50", "p99"),

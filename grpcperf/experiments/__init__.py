@@ -12,7 +12,14 @@ from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 
-NAMES = ("in-flight-cost",)
+NAMES = (
+    "in-flight-cost",
+    "connections-curve",
+    "concurrency-curve",
+    "unary-vs-stream",
+    "transport-tuning",
+    "server-threads",
+)
 """All there are, in the order of their articles."""
 
 __all__ = ["NAMES", "Experiment", "Figure", "Kit", "Report", "Row", "find", "runner"]

@@ -1,0 +1,151 @@
+"""Throughput and latency over the number of callers on one connection: where throughput is bought by
+queueing. With a fit of the Universal Scalability Law and its knee, and an open loop at fractions of the
+highest rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.errors import InvalidRequest
+from grpcperf.experiments.curves import METRICS, point, times
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
+from grpcperf.experiments.report import Report
+from grpcperf.plot import lines
+from grpcperf.stats import fit_usl
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def measure(
+    kit: Kit,
+    *,
+    servers: Sequence[Any],
+    concurrency: Sequence[int],
+    fractions: Sequence[float],
+    duration: float,
+    repeats: int,
+) -> Iterator[Row]:
+    """The closed loop at each concurrency, then an open loop at fractions of the best of them."""
+    for server in kit.servers(servers):
+        with server.start() as target:
+            how = {"duration": duration, "warmup": duration / 4, "request_size": 16}
+            best = 0.0
+            for callers in concurrency:
+                kit.say(server=server.name, concurrency=callers)
+
+                def closed(callers: int = callers) -> Row:
+                    where = f"{server.name}, {callers} callers"  # noqa: B023
+                    return point(kit, target, where, concurrency=callers, **how)  # noqa: B023
+
+                row = kit.repeat(repeats, closed)
+                best = max(best, row["throughput_rps"])
+                yield {
+                    "server": server.name,
+                    "loop": "closed",
+                    "connections": 1,
+                    "concurrency": callers,
+                    **row,
+                }
+            for fraction in fractions:
+                rate = round(best * fraction)
+                kit.say(server=server.name, rate=rate)
+
+                def opened(rate: int = rate) -> Row:
+                    where = f"{server.name} at {rate:,} calls/s"  # noqa: B023
+                    return point(kit, target, where, rate=rate, **how)  # noqa: B023
+
+                if rate:
+                    row = kit.repeat(repeats, opened)
+                    yield {"server": server.name, "loop": "open", "connections": 1, "rate": rate, **row}
+
+
+def data(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fit of each server's closed loop."""
+    found: dict[str, Any] = {}
+    for server in dict.fromkeys(row["server"] for row in rows):
+        closed = [row for row in rows if row["server"] == server and row["loop"] == "closed"]
+        levels, rates = [row["concurrency"] for row in closed], [row["throughput_rps"] for row in closed]
+        try:
+            fit = fit_usl(levels, rates)
+        except InvalidRequest as error:
+            found[server] = {"usl": None, "why": str(error)}
+            continue
+        found[server] = {
+            "per_second_of_one": fit.per_second_of_one,
+            "contention": fit.contention,
+            "coherency": fit.coherency,
+            "r2": fit.r2,
+            "knee": fit.knee,
+            "knee_low": None if fit.knee_interval is None else fit.knee_interval.low,
+            "knee_high": None if fit.knee_interval is None else fit.knee_interval.high,
+            "most_rps": fit.most_rps,
+        }
+    return found
+
+
+def verdict(report: Report) -> str:
+    parts = []
+    for server in dict.fromkeys(row["server"] for row in report.rows):
+        rows = report.select(server=server, loop="closed")
+        first, last = rows[0], rows[-1]
+        if not first["throughput_rps"] or not first["latency_p50_us"] or not last["latency_p50_us"]:
+            continue
+        fit = report.data.get(server, {})
+        knee = f", the law's knee is at {fit['knee']:.0f}" if fit.get("knee") else ", the law has no knee"
+        parts.append(
+            f"{server}: from {first['concurrency']} to {last['concurrency']} callers throughput grows "
+            f"{times(last['throughput_rps'] / first['throughput_rps'])} times and the median latency "
+            f"{times(last['latency_p50_us'] / first['latency_p50_us'])} times{knee}"
+        )
+    return "; ".join(parts) + "."
+
+
+def figures(report: Report) -> list[Figure]:
+    return [
+        Figure(
+            title="Throughput", draw=lambda ax: _draw(report, ax, "throughput_rps"), caption="Closed loop."
+        ),
+        Figure(
+            title="Median latency",
+            draw=lambda ax: _draw(report, ax, "latency_p50_us"),
+            caption="Closed loop.",
+        ),
+        Figure(
+            title="Latency p99 over the offered rate",
+            draw=lambda ax: lines(ax, report.select(loop="open"), "rate", "latency_p99_us", by="server"),
+            caption="Open loop, Poisson arrivals: response time from the intended time.",
+        ),
+    ]
+
+
+def _draw(report: Report, ax: Axes, metric: str) -> None:
+    lines(ax, report.select(loop="closed"), "concurrency", metric, by="server")
+
+
+EXPERIMENT = Experiment(
+    name="concurrency-curve",
+    question="Where does more concurrency stop buying throughput?",
+    columns=("server", "loop", "connections", "concurrency", "rate", "request_size", *METRICS),
+    measure=measure,
+    verdict=verdict,
+    figures=figures,
+    data=data,
+    quick={
+        "servers": ["native", "grpc-go"],
+        "concurrency": [1, 4, 16, 64, 256],
+        "fractions": [0.5],
+        "duration": 0.25,
+        "repeats": 1,
+    },
+    full={
+        "servers": ["native", "native:thread", "grpc-go"],
+        "concurrency": [1, 4, 16, 64, 256],
+        "fractions": [0.25, 0.5, 0.75, 0.9],
+        "duration": 2.0,
+        "repeats": 5,
+    },
+    source="10 cores: 12,421 · 32,715 · 66,541 · 92,493 · 122,073 calls/s with 1 to 256 callers, "
+    "p50 79 → 2,090 µs",
+)

@@ -1,0 +1,164 @@
+"""Options of the transport, one at a time against the defaults: what each changes, and which change
+nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.experiments.curves import times
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
+from grpcperf.experiments.report import Report
+from grpcperf.figures import look
+from grpcperf.load import load
+from grpcperf.result import Result
+from grpcperf.stats import paired_ratio
+from grpcperf.targets import Server
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Options of the native server and of the client, by what they are called in a row.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "frame size 16 KiB": {"server": {"grpc.http2.bdp_probe": 0, "grpc.http2.max_frame_size": 16384}},
+    "bdp probe off": {"server": {"grpc.http2.bdp_probe": 0}},
+    "zero copy": {"server": {"grpc.experimental.tcp_tx_zerocopy_enabled": 1}},
+    "read chunk 256 KiB": {"server": {"grpc.experimental.tcp_read_chunk_size": 262_144}},
+    "write buffer 256 KiB": {"server": {"grpc.http2.write_buffer_size": 262_144}},
+    "minimal stack": {"server": {"grpc.minimal_stack": 1, "grpc.enable_deadline_checking": 1}},
+    "throughput target": {"server": {"grpc.optimization_target": "throughput"}},
+    "client: core, no retries": {"client": {"transport": "core"}},
+    "client: core, retries": {"client": {"transport": "core", "channel_args": {"grpc.enable_retries": 1}}},
+}
+
+
+def measure(
+    kit: Kit,
+    *,
+    options: Sequence[str],
+    sizes: Sequence[int | str],
+    concurrency: int,
+    duration: float,
+    repeats: int,
+) -> Iterator[Row]:
+    """Each option in turn with the defaults, so that both meet the same machine; ratios are of pairs."""
+    for size in sizes:
+        for name in options:
+            kit.say(option=name, size=size)
+            pairs = [
+                (
+                    _one(kit, "none", size, concurrency, duration),
+                    _one(kit, name, size, concurrency, duration),
+                )
+                for _ in range(repeats)
+            ]
+            rows = iter([row for _, row in pairs])
+            row = kit.repeat(repeats, lambda: next(rows))  # noqa: B023
+            found = paired_ratio(
+                *zip(*((a["throughput_rps"], b["throughput_rps"]) for a, b in pairs), strict=True)
+            )
+            ratio = pairs[0][1]["throughput_rps"] / max(pairs[0][0]["throughput_rps"], 1e-9)
+            yield {
+                "option": name,
+                "value": _value(name),
+                "request_size": size,
+                **row,
+                "throughput_ratio": found[0] if found else ratio,
+                "throughput_ratio_low": found[1].low if found else None,
+                "throughput_ratio_high": found[1].high if found else None,
+            }
+
+
+def _value(name: str) -> str:
+    parts = OPTIONS[name]
+    return ", ".join(f"{key}={value}" for part in parts.values() for key, value in part.items()) or "defaults"
+
+
+def _one(kit: Kit, name: str, size: int | str, concurrency: int, duration: float) -> Row:
+    option = OPTIONS[name]
+    with Server(channel_args=option.get("server", {})) as server:
+        before = server.memstats()
+        result: Result = load(
+            server,
+            request_size=size,
+            response_size=size,
+            concurrency=concurrency,
+            duration=duration,
+            warmup=duration / 4,
+            progress=False,
+            **option.get("client", {}),
+        )
+        after = server.memstats()
+    kit.note(result, name)
+    row = result.row()
+    switches = (after.context_switches or 0) - (before.context_switches or 0)
+    return {
+        "throughput_rps": row["throughput_rps"],
+        "client_cpu_us_per_call": row["client_cpu_us_per_call"],
+        "server_cpu_us_per_call": row["server_cpu_us_per_call"],
+        "syscalls_per_call": None,
+        "context_switches_per_call": switches / result.calls if result.calls else None,
+        "errors": row["errors"],
+    }
+
+
+def _unsure(row: Mapping[str, Any]) -> bool:
+    low, high = row.get("throughput_ratio_low"), row.get("throughput_ratio_high")
+    return low is None or high is None or low <= 1 <= high
+
+
+def verdict(report: Report) -> str:
+    rows = [row for row in report.rows if row["option"] != "none"]
+    sure = sorted((row for row in rows if not _unsure(row)), key=lambda row: row["throughput_ratio"])
+    told = [
+        f"{row['option']} {times(row['throughput_ratio'])} times at {row['request_size']}" for row in sure
+    ]
+    same = [f"{row['option']} at {row['request_size']}" for row in rows if _unsure(row)]
+    first = f"Throughput changed with {'; '.join(told)}. " if told else ""
+    return f"{first}Not told from no change: {'; '.join(same) or 'none'}."
+
+
+def figures(report: Report) -> list[Figure]:
+    return [
+        Figure(
+            title="Throughput against the defaults",
+            draw=lambda ax: _draw(report, ax),
+            caption="1 is the defaults, measured in turn with each option.",
+        )
+    ]
+
+
+def _draw(report: Report, ax: Axes) -> None:
+    names = list(dict.fromkeys(row["option"] for row in report.rows))
+    for series, size in enumerate(dict.fromkeys(row["request_size"] for row in report.rows)):
+        rows = report.select(request_size=size)
+        places = [names.index(row["option"]) + series * 0.2 - 0.1 for row in rows]
+        how = {**look(series), "linestyle": ""}
+        ax.plot([row["throughput_ratio"] for row in rows], places, label=f"{size} B", **how)
+    ax.axvline(1, linewidth=1, color="gray")
+    ax.set_yticks(range(len(names)), names)
+    ax.invert_yaxis()
+    ax.set_xlabel("throughput, times the defaults'")
+    ax.legend()
+
+
+EXPERIMENT = Experiment(
+    name="transport-tuning",
+    question="Which options of the transport change anything?",
+    columns=(
+        *("option", "value", "request_size", "throughput_rps", "throughput_ratio"),
+        *("client_cpu_us_per_call", "server_cpu_us_per_call", "syscalls_per_call"),
+    ),
+    measure=measure,
+    verdict=verdict,
+    figures=figures,
+    quick={
+        "options": ["none", "frame size 16 KiB", "minimal stack", "client: core, no retries"],
+        "sizes": [16, 65536],
+        "concurrency": 16,
+        "duration": 0.2,
+        "repeats": 1,
+    },
+    full={"options": list(OPTIONS), "sizes": [16, 65536], "concurrency": 64, "duration": 1.0, "repeats": 10},
+)
