@@ -43,6 +43,7 @@ def measure(
     repeats: int,
 ) -> Iterator[Row]:
     """Each option in turn with the defaults, so that both meet the same machine; ratios are of pairs."""
+    kit.skip("syscalls_per_call", "the kernel counts system calls only for tracers")
     for size in sizes:
         for name in options:
             kit.say(option=name, size=size)

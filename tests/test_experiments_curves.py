@@ -1,0 +1,88 @@
+"""The experiments of the throughput curves, in very small sizes: their rows, and shapes by ratio or count."""
+
+import json
+from typing import Any
+
+import pytest
+
+from grpcperf import experiments
+from grpcperf.experiments import Report
+
+SMALL = {"duration": 0.08, "repeats": 1}
+
+
+def report_of(name: str, **parameters: Any) -> Report:
+    report = experiments.find(name)(progress=False, **parameters)
+    assert report.rows
+    assert all(set(report.experiment.columns) <= set(row) for row in report.rows)
+    assert report.verdict.strip().endswith(".")
+    json.dumps(report.as_dict(), allow_nan=False)
+    for number in range(len(report.experiment.figures(report))):
+        ax = report.plot(number)
+        assert ax.get_xlabel()
+    assert report._repr_html_()
+    return report
+
+
+@pytest.mark.parametrize("server", ["native", "grpc-go"])
+def test_connections_curve(server: str) -> None:
+    report = report_of(
+        "connections-curve", servers=[server], connections=[1, 2], request_sizes=[16, "64KiB"], **SMALL
+    )
+    assert [(row["connections"], row["request_size"]) for row in report.rows] == [
+        (1, 16),
+        (2, 16),
+        (1, 65536),
+        (2, 65536),
+    ]
+    small, large = report.select(request_size=16), report.select(request_size=65536)
+    assert max(row["mib_per_s"] for row in large) > 5 * max(row["mib_per_s"] for row in small)
+    assert all(row["errors"] == 0 for row in report.rows)
+
+
+def test_concurrency_is_bought_by_queueing() -> None:
+    report = report_of(
+        "concurrency-curve", servers=["native"], concurrency=[1, 4, 16, 128], fractions=[0.3], **SMALL
+    )
+    closed = report.select(loop="closed")
+    assert closed[-1]["latency_p50_us"] > 3 * closed[0]["latency_p50_us"]
+    assert closed[-1]["throughput_rps"] > 1.2 * closed[0]["throughput_rps"]
+    assert {"contention", "coherency", "r2", "knee"} <= set(report.data["native"])
+    (opened,) = report.select(loop="open")
+    assert opened["rate"] == round(0.3 * max(row["throughput_rps"] for row in closed))
+
+
+@pytest.mark.parametrize("server", ["native", "grpc-go"])
+def test_streams_are_decomposed(server: str) -> None:
+    report = report_of("unary-vs-stream", servers=[server], messages=[1, 10, 40], **SMALL)
+    assert report.rows[0]["kind"] == "unary"
+    assert report.data["per_message_us"] > 0
+    assert report.data[server]["r2"] > 0.5  # a median of a busy machine; a quiet one has 0.99
+    assert all(row["errors"] == 0 for row in report.rows)
+
+
+def test_server_threads() -> None:
+    report = report_of(
+        "server-threads", servers=["native", "grpc-go"], threads=[1, 2], pinned=[False], **SMALL
+    )
+    assert [(row["server"], row["threads"]) for row in report.rows] == [
+        *(("native", 1), ("native", 2)),
+        *(("grpc-go", 1), ("grpc-go", 2)),
+    ]
+    assert all(row["throughput_rps"] > 0 for row in report.rows)
+
+
+def test_options_are_held_against_the_defaults() -> None:
+    report = report_of(
+        "transport-tuning",
+        options=["none", "client: core, no retries"],
+        sizes=[16],
+        duration=0.1,
+        repeats=3,
+        concurrency=8,
+    )
+    none, core = report.rows
+    assert none["value"] == "defaults"
+    assert core["client_cpu_us_per_call"] > 2 * none["client_cpu_us_per_call"]
+    assert none["throughput_ratio_low"] <= 1 <= none["throughput_ratio_high"]
+    assert "syscalls_per_call" in report.skipped
