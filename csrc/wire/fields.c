@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "wire/hpack.h"
+#include "wire/inflate.h"
 #include "wire/known.h"
 #include "wire/status.h"
 
@@ -33,8 +34,8 @@ struct gp_decoder {
 
 /* A block while it is being read. */
 struct reading {
+    struct gp_decoder *decoder;
     struct gp_fields *fields;
-    uint64_t list_bytes;
     uint16_t message_size;
     bool regular_seen, status_seen;
 };
@@ -133,8 +134,9 @@ static bool is_grpc(const uint8_t *value, size_t size)
            (size == length || value[length] == '+' || value[length] == ';');
 }
 
-static void read_message(struct gp_decoder *decoder, struct reading *reading, const nghttp2_nv *field)
+static void read_message(struct reading *reading, const nghttp2_nv *field)
 {
+    struct gp_decoder *decoder = reading->decoder;
     size_t size = field->valuelen < MESSAGE_BYTES ? field->valuelen : MESSAGE_BYTES - 1;
 
     size = gp_status_message_decode(field->value, size, decoder->message);
@@ -142,7 +144,7 @@ static void read_message(struct gp_decoder *decoder, struct reading *reading, co
     reading->message_size = (uint16_t)(size + 1);
 }
 
-static void read_regular(struct gp_decoder *decoder, struct reading *reading, const nghttp2_nv *field)
+static void read_regular(struct reading *reading, const nghttp2_nv *field)
 {
     struct gp_fields *fields = reading->fields;
     const uint8_t *name = field->name, *value = field->value;
@@ -158,47 +160,23 @@ static void read_regular(struct gp_decoder *decoder, struct reading *reading, co
         fields->gzip = equals(value, size, "gzip");
         fields->unknown_encoding = !fields->gzip && !equals(value, size, "identity");
     } else if (equals(name, field->namelen, "grpc-message")) {
-        read_message(decoder, reading, field);
+        read_message(reading, field);
     } else if (is_connection_specific(field)) {
         fields->malformed = true;
     }
 }
 
-static void read_field(struct gp_decoder *decoder, struct reading *reading, const nghttp2_nv *field)
+static void read_field(void *context, const nghttp2_nv *field)
 {
-    reading->list_bytes += field->namelen + field->valuelen + GP_HPACK_ENTRY_BYTES;
-    if (reading->list_bytes > decoder->max_list_bytes)
-        return;
+    struct reading *reading = context;
+
     if (!name_is_sound(field->name, field->namelen) ||
         !value_is_sound(field->value, field->valuelen, equals(field->name, field->namelen, "grpc-message")))
         reading->fields->malformed = true;
     else if (field->name[0] == ':')
         read_pseudo(reading, field);
     else
-        read_regular(decoder, reading, field);
-}
-
-/* -1: not HPACK. The whole block goes through the inflater even when it is too large: the table needs it. */
-static int inflate_block(struct gp_decoder *decoder, const uint8_t *block, size_t size,
-                         struct reading *reading)
-{
-    int flags = 0;
-
-    while (!(flags & NGHTTP2_HD_INFLATE_FINAL)) {
-        nghttp2_nv field;
-        flags = 0;
-        ssize_t taken = nghttp2_hd_inflate_hd2(decoder->inflater, &field, &flags, block, size, 1);
-        if (taken < 0)
-            return -1;
-        block += taken;
-        size -= (size_t)taken;
-        if (flags & NGHTTP2_HD_INFLATE_EMIT)
-            read_field(decoder, reading, &field);
-        else if (!(flags & NGHTTP2_HD_INFLATE_FINAL) && size == 0)
-            return -1;
-    }
-    nghttp2_hd_inflate_end_headers(decoder->inflater);
-    return 0;
+        read_regular(reading, field);
 }
 
 static void remember(struct gp_decoder *decoder, const uint8_t *block, size_t size,
@@ -214,19 +192,22 @@ static void remember(struct gp_decoder *decoder, const uint8_t *block, size_t si
 static enum gp_decoded read_unknown(struct gp_decoder *decoder, const uint8_t *block, size_t size,
                                     struct gp_fields *fields)
 {
-    struct reading reading = {.fields = fields};
+    struct reading reading = {.decoder = decoder, .fields = fields};
     bool leaves_table = gp_hpack_leaves_table(block, size);
 
     *fields = (struct gp_fields){.grpc_status = -1};
     decoder->inflated++;
     if (!leaves_table)
         gp_known_forget(&decoder->known);
-    if (inflate_block(decoder, block, size, &reading) != 0) {
+    switch (gp_inflate(decoder->inflater, block, size, decoder->max_list_bytes, read_field, &reading)) {
+    case GP_INFLATED_BROKEN:
         decoder->broken = true;
         return GP_DECODED_BROKEN;
-    }
-    if (reading.list_bytes > decoder->max_list_bytes)
+    case GP_INFLATED_TOO_LARGE:
         return GP_DECODED_TOO_LARGE;
+    case GP_INFLATED:
+        break;
+    }
     if (leaves_table && size > 0)
         remember(decoder, block, size, &reading);
     return GP_DECODED;

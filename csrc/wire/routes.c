@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "wire/hpack.h"
+#include "wire/inflate.h"
 #include "wire/known.h"
 
 #define SERVICE "/grpc.testing.BenchmarkService/"
@@ -56,38 +57,14 @@ static void read_path(struct gp_route *route, const uint8_t *path, size_t size)
     }
 }
 
-static void read_field(struct gp_route *route, const nghttp2_nv *field)
+static void read_field(void *context, const nghttp2_nv *field)
 {
+    struct gp_route *route = context;
+
     if (equals(field->name, field->namelen, ":path"))
         read_path(route, field->value, field->valuelen);
     else if (equals(field->name, field->namelen, "grpc-encoding"))
         route->encoded = !equals(field->value, field->valuelen, "identity");
-}
-
-/* -1: not HPACK. The whole block goes through the inflater even when it is too large: the table needs it. */
-static int inflate(struct gp_routes *routes, const uint8_t *block, size_t size, struct gp_route *route,
-                   uint64_t *list_bytes)
-{
-    int flags = 0;
-
-    while (!(flags & NGHTTP2_HD_INFLATE_FINAL)) {
-        nghttp2_nv field;
-        flags = 0;
-        ssize_t taken = nghttp2_hd_inflate_hd2(routes->inflater, &field, &flags, block, size, 1);
-        if (taken < 0)
-            return -1;
-        block += taken;
-        size -= (size_t)taken;
-        if (flags & NGHTTP2_HD_INFLATE_EMIT) {
-            *list_bytes += field.namelen + field.valuelen + GP_HPACK_ENTRY_BYTES;
-            if (*list_bytes <= routes->max_list_bytes)
-                read_field(route, &field);
-        } else if (!(flags & NGHTTP2_HD_INFLATE_FINAL) && size == 0) {
-            return -1;
-        }
-    }
-    nghttp2_hd_inflate_end_headers(routes->inflater);
-    return 0;
 }
 
 const struct gp_route *gp_routes_find(const struct gp_routes *routes, const uint8_t *block, size_t size)
@@ -95,26 +72,36 @@ const struct gp_route *gp_routes_find(const struct gp_routes *routes, const uint
     return gp_known_find(&routes->known, block, size);
 }
 
+static enum gp_routed read_unknown(struct gp_routes *routes, const uint8_t *block, size_t size,
+                                   struct gp_route *route)
+{
+    bool leaves_table = gp_hpack_leaves_table(block, size);
+
+    if (!leaves_table)
+        gp_known_forget(&routes->known);
+    switch (gp_inflate(routes->inflater, block, size, routes->max_list_bytes, read_field, route)) {
+    case GP_INFLATED_BROKEN:
+        routes->broken = true;
+        return GP_ROUTED_BROKEN;
+    case GP_INFLATED_TOO_LARGE:
+        return GP_ROUTED_TOO_LARGE;
+    case GP_INFLATED:
+        break;
+    }
+    if (leaves_table)
+        gp_known_add(&routes->known, block, size, route, sizeof *route);
+    return GP_ROUTED;
+}
+
 enum gp_routed gp_routes_read(struct gp_routes *routes, const uint8_t *block, size_t size,
                               struct gp_route *route)
 {
     const struct gp_route *known = routes->broken ? NULL : gp_routes_find(routes, block, size);
-    bool leaves_table = known || gp_hpack_leaves_table(block, size);
-    uint64_t list_bytes = 0;
 
     *route = known ? *known : (struct gp_route){0};
-    if (known)
-        return GP_ROUTED;
-    if (!leaves_table)
-        gp_known_forget(&routes->known);
-    routes->broken = routes->broken || inflate(routes, block, size, route, &list_bytes) != 0;
     if (routes->broken)
         return GP_ROUTED_BROKEN;
-    if (list_bytes > routes->max_list_bytes)
-        return GP_ROUTED_TOO_LARGE;
-    if (leaves_table)
-        gp_known_add(&routes->known, block, size, route, sizeof *route);
-    return GP_ROUTED;
+    return known ? GP_ROUTED : read_unknown(routes, block, size, route);
 }
 
 void gp_routes_destroy(struct gp_routes *routes)
