@@ -96,7 +96,8 @@ class NativeChild(ChildTarget):
         return counted or {}
 
     def release(self) -> None:
-        """Let every parked call go; returns when all were told."""
+        """Let every parked call go, and those that still wait for their handler: they do not park any more.
+        Returns when all were told."""
         self._ask(lambda child: child.release(ANSWER_S))
 
     def reset_peaks(self) -> None:
