@@ -42,6 +42,7 @@ FORBIDDEN = PRINTING | {"exit", "_exit", "_Exit", "quick_exit", "abort", "signal
 ALLOWED_CALLS = {
     "csrc/server/main.c": FORBIDDEN,  # an executable's own file
     "csrc/mirror/main.c": FORBIDDEN,
+    "csrc/relay/main.c": FORBIDDEN,
     "csrc/launcher/main.c": FORBIDDEN,
     "csrc/launcher/command.c": {"_exit"},  # a forked child that could not become the command
     "csrc/server/reporter.c": {"_exit"},  # the server ends where its parent's end is noticed

@@ -1,7 +1,6 @@
 /* mirror: one loop over all descriptors. */
 #include "mirror/mirror.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,36 +9,21 @@
 
 #include "base/error.h"
 #include "process/arguments.h"
-#include "process/heap.h"
-#include "process/procfs.h"
 
 #define ACCEPTED_AT_ONCE 64u
 
 /* --- what the parent asks */
 
-/* One thread, and no calls that run by themselves: nothing moves while it is being looked at. */
+/* No calls run by themselves: nothing moves while it is being looked at. */
 static int read_memstats(void *context, bool settle, Grpcperf__Control__MemStats *memstats,
                          struct gp_error *err)
 {
     const struct gp_mirror *mirror = context;
-    struct gp_procfs_sample process;
 
-    if (settle)
-        malloc_trim(0);
-    struct gp_heap heap = gp_heap_read();
-    if (gp_procfs_sample(getpid(), GP_PROCFS_MAPS, &process, err) < 0)
-        return -1;
-    memstats->heap_alloc = heap.alloc;
-    memstats->heap_sys = heap.sys;
-    memstats->heap_idle = heap.idle;
-    memstats->sys = process.writable_bytes;
-    memstats->threads = process.threads;
-    memstats->own_threads = process.threads;
     memstats->running = mirror->counts.running;
     memstats->streams = mirror->counts.running;
     memstats->threadless = mirror->counts.running;
-    memstats->settled = true;
-    return 0;
+    return gp_report_memory(settle, memstats, err);
 }
 
 static void read_counters(void *context, Grpcperf__Control__Counters *counters)

@@ -39,32 +39,35 @@ void gp_poller_fini(struct gp_poller *poller)
     poller->timer = poller->epoll = -1;
 }
 
-static struct epoll_event interest(void *owner, bool write)
+static struct epoll_event interest(void *owner, bool read, bool write)
 {
-    return (struct epoll_event){.events = EPOLLIN | (write ? EPOLLOUT : 0u), .data.ptr = owner};
+    return (struct epoll_event){.events = (read ? EPOLLIN : 0u) | (write ? EPOLLOUT : 0u), .data.ptr = owner};
 }
 
 int gp_poller_add(struct gp_poller *poller, int fd, void *owner, bool write, struct gp_error *err)
 {
-    struct epoll_event event = interest(owner, write);
+    struct epoll_event event = interest(owner, true, write);
 
     if (epoll_ctl(poller->epoll, EPOLL_CTL_ADD, fd, &event) != 0)
         return gp_error_errno(err, "cannot wait for a connection");
     return 0;
 }
 
-void gp_poller_want(struct gp_poller *poller, int fd, void *owner, bool write)
+void gp_poller_set(struct gp_poller *poller, int fd, void *owner, bool read, bool write)
 {
-    struct epoll_event event = interest(owner, write);
+    struct epoll_event event = interest(owner, read, write);
 
     epoll_ctl(poller->epoll, EPOLL_CTL_MOD, fd, &event);
 }
 
+void gp_poller_want(struct gp_poller *poller, int fd, void *owner, bool write)
+{
+    gp_poller_set(poller, fd, owner, true, write);
+}
+
 void gp_poller_mute(struct gp_poller *poller, int fd, void *owner)
 {
-    struct epoll_event event = {.events = EPOLLOUT, .data.ptr = owner};
-
-    epoll_ctl(poller->epoll, EPOLL_CTL_MOD, fd, &event);
+    gp_poller_set(poller, fd, owner, false, true);
 }
 
 void gp_poller_remove(struct gp_poller *poller, int fd)

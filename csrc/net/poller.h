@@ -35,7 +35,8 @@ void gp_poller_fini(struct gp_poller *poller);
 int gp_poller_add(struct gp_poller *poller, int fd, void *owner, bool write, struct gp_error *err);
 void gp_poller_want(struct gp_poller *poller, int fd, void *owner, bool write); /* reading is always wanted */
 void gp_poller_mute(struct gp_poller *poller, int fd,
-                    void *owner);                        /* only writing is, until want is called */
+                    void *owner); /* only writing is, until want is called */
+void gp_poller_set(struct gp_poller *poller, int fd, void *owner, bool read, bool write); /* one or both */
 void gp_poller_remove(struct gp_poller *poller, int fd); /* before it is closed */
 
 /* Wait until something is ready or until_ns has come (gp_clock_now_ns; 0: only look). Returns the number of

@@ -6,7 +6,7 @@
  *         |
  *         |  Sample{settle}  ------------>  |
  *         |  <-----------------  MemStats   |
- *         |  Release  ------------------->  |   likewise ResetPeaks
+ *         |  Release  ------------------->  |   likewise ResetPeaks, Impair
  *         |  <---------------------  Done   |
  *         |  GetCounters  --------------->  |
  *         |  <-----------------  Counters   |   Failure{message} in place of any answer: it could not, and
@@ -330,6 +330,7 @@ static const struct asking requests[] = {
     [ASK(RELEASE)] = {"answer Release", ANSWER(DONE)},
     [ASK(RESET_PEAKS)] = {"answer ResetPeaks", ANSWER(DONE)},
     [ASK(GET_COUNTERS)] = {"answer GetCounters", ANSWER(COUNTERS)},
+    [ASK(IMPAIR)] = {"answer Impair", ANSWER(DONE)},
     [ASK(SHUTDOWN)] = {"answer Shutdown", ANSWER(BYE)},
 };
 

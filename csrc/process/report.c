@@ -1,10 +1,13 @@
 /* report: questions to functions, results to answers (proto/control.proto). */
 #include "process/report.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "process/control.h"
+#include "process/heap.h"
+#include "process/procfs.h"
 
 typedef Grpcperf__Control__FromChild reply_t;
 typedef Grpcperf__Control__ToChild request_t;
@@ -91,6 +94,11 @@ static bool answer(const struct gp_report *report, const request_t *request)
             return say_unknown(report);
         report->reset_peaks(report->context);
         return say_done(report);
+    case QUESTION(IMPAIR):
+        if (!report->impair)
+            return say_unknown(report);
+        report->impair(report->context, request->impair->how);
+        return say_done(report);
     case QUESTION(GET_COUNTERS):
         return say_counters(report);
     case QUESTION(SHUTDOWN):
@@ -99,6 +107,25 @@ static bool answer(const struct gp_report *report, const request_t *request)
     default:
         return say_unknown(report);
     }
+}
+
+int gp_report_memory(bool settle, Grpcperf__Control__MemStats *memstats, struct gp_error *err)
+{
+    struct gp_procfs_sample process;
+
+    if (settle)
+        malloc_trim(0);
+    struct gp_heap heap = gp_heap_read();
+    if (gp_procfs_sample(getpid(), GP_PROCFS_MAPS, &process, err) < 0)
+        return -1;
+    memstats->heap_alloc = heap.alloc;
+    memstats->heap_sys = heap.sys;
+    memstats->heap_idle = heap.idle;
+    memstats->sys = process.writable_bytes;
+    memstats->threads = process.threads;
+    memstats->own_threads = process.threads;
+    memstats->settled = true;
+    return 0;
 }
 
 int gp_report_ready(const struct gp_report *report, int port, const char *versions)

@@ -17,8 +17,13 @@ struct gp_report {
     void (*counters)(void *context, Grpcperf__Control__Counters *counters);
     void (*release)(void *context); /* let every parked call go; NULL: none are ever parked */
     void (*reset_peaks)(void *context);
+    void (*impair)(void *context, Grpcperf__Control__Impair__How how);
     pid_t pid; /* the process that Ready names; 0: this one */
 };
+
+/* For memstats of a child with one thread, in which nothing moves while it is being looked at: its heap, sys
+ * and threads. */
+int gp_report_memory(bool settle, Grpcperf__Control__MemStats *memstats, struct gp_error *err);
 
 /* The first word of a child. -1 with errno when nobody can hear it. */
 int gp_report_ready(const struct gp_report *report, int port, const char *versions);

@@ -273,6 +273,30 @@ static PyObject *child_reset_peaks(PyObject *object, PyObject *args, PyObject *k
     return ask_done(object, &request, args, keywords);
 }
 
+static PyObject *child_impair(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"how", "timeout", NULL};
+    const char *how;
+    double timeout;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "sd:impair", names, &how, &timeout))
+        return NULL;
+    const ProtobufCEnumValue *value =
+        protobuf_c_enum_descriptor_get_value_by_name(&grpcperf__control__impair__how__descriptor, how);
+    if (!value)
+        return PyErr_Format(PyExc_ValueError, "\"%s\" is no way to impair a relay", how);
+    Grpcperf__Control__Impair impair = GRPCPERF__CONTROL__IMPAIR__INIT;
+    impair.how = (Grpcperf__Control__Impair__How)value->value;
+    to_child request = GRPCPERF__CONTROL__TO_CHILD__INIT;
+    request.what_case = GRPCPERF__CONTROL__TO_CHILD__WHAT_IMPAIR;
+    request.impair = &impair;
+    from_child *reply =
+        ask((struct child_object *)object, &request, timeout, GRPCPERF__CONTROL__FROM_CHILD__WHAT_DONE);
+    if (!reply)
+        return NULL;
+    grpcperf__control__from_child__free_unpacked(reply, NULL);
+    Py_RETURN_NONE;
+}
+
 static PyObject *child_dead(PyObject *object, PyObject *unused)
 {
     struct child_object *self = (struct child_object *)object;
@@ -334,6 +358,7 @@ static PyMethodDef child_methods[] = {
     {"counters", WITH_KEYWORDS(child_counters), "Ask for the handlers' counters."},
     {"release", WITH_KEYWORDS(child_release), "Let every parked call go."},
     {"reset_peaks", WITH_KEYWORDS(child_reset_peaks), "Start peaks anew."},
+    {"impair", WITH_KEYWORDS(child_impair), "Have a relay fail its connections."},
     {"dead", child_dead, METH_NOARGS, "Why it is dead, or None."},
     {"tail", child_tail, METH_VARARGS, "The last it wrote to stdout or stderr."},
     {"close", WITH_KEYWORDS(child_close), "End it."},

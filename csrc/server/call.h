@@ -16,9 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/timer_heap.h"
 #include "server/behaviour.h"
 #include "server/fifo.h"
-#include "server/timer_heap.h"
 
 struct gp_call;
 struct gp_queue;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "server/timer_heap.h"
+#include "base/timer_heap.h"
 
 struct gp_stacks;
 

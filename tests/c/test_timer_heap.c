@@ -1,7 +1,7 @@
 /* timer_heap: against a list that is searched, through random additions and removals. */
 #include "base/random.h"
 #include "check.h"
-#include "server/timer_heap.h"
+#include "base/timer_heap.h"
 
 #define TIMERS 500
 #define STEPS 50000

@@ -1,5 +1,5 @@
 /* Times in order: a binary heap. */
-#include "server/timer_heap.h"
+#include "base/timer_heap.h"
 
 #include <stdlib.h>
 

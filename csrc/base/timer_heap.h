@@ -1,7 +1,7 @@
 /* Times in order: a binary heap of entries that live in their owners, so that taking one out early is cheap.
  * Pure. */
-#ifndef GP_SERVER_TIMER_HEAP_H
-#define GP_SERVER_TIMER_HEAP_H
+#ifndef GP_BASE_TIMER_HEAP_H
+#define GP_BASE_TIMER_HEAP_H
 
 #include <stdbool.h>
 #include <stddef.h>
