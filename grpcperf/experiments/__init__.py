@@ -19,6 +19,8 @@ NAMES = (
     "unary-vs-stream",
     "transport-tuning",
     "server-threads",
+    "deadline-pruning",
+    "overload",
 )
 """All there are, in the order of their articles."""
 

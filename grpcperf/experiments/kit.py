@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -95,9 +95,11 @@ class Kit:
         """A part that cannot be measured here: the rest goes on, the report shows the gap."""
         self.skipped[name] = reason
 
-    def note(self, measured: Result | Finding, where: str = "") -> None:
-        """Keep what was found. Of one code the worst is kept, and the first."""
-        for finding in measured.findings if isinstance(measured, Result) else (measured,):
+    def note(self, measured: Result | Finding, where: str = "", ignore: Container[str] = ()) -> None:
+        """Keep what was found, but for codes that the experiment brings about itself. Of one code the worst
+        is kept, and the first."""
+        found = measured.findings if isinstance(measured, Result) else (measured,)
+        for finding in (one for one in found if one.code not in ignore):
             before = self.findings.get(finding.code)
             if before is None or (before.severity != "invalid" and finding.severity == "invalid"):
                 message = f"{where}: {finding.message}" if where else finding.message
