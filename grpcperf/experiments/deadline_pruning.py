@@ -78,8 +78,8 @@ def verdict(report: Report) -> str:
     for deadline in dict.fromkeys(row["deadline_ms"] for row in report.rows):
         rows = {row["strategy"]: row for row in report.select(deadline_ms=deadline)}
         told = [
-            f"{name} {row['latency_mean_ms']:.0f} ms, {row['work_after_deadline_ms']:.0f} ms of work for nobody, "
-            f"{row['pruned_share']:.0%} pruned"
+            f"{name} {row['latency_mean_ms']:.0f} ms, {row['work_after_deadline_ms']:.0f} ms of work for "
+            f"nobody, {row['pruned_share']:.0%} pruned"
             for name, row in rows.items()
         ]
         parts.append(f"under a deadline of {deadline:.0f} ms: {'; '.join(told)}")
