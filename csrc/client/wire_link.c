@@ -313,13 +313,10 @@ void wire_link_account(struct wire_client *client, struct wire_link *link)
     uint32_t outstanding = gp_wire_in_flight(link->wire) + gp_wire_queued(link->wire);
     uint64_t from = client->produced;
     const struct gp_wire_cause *causes;
-    size_t count;
+    size_t count = gp_wire_take_causes(link->wire, &causes);
 
-    if (outstanding == link->outstanding)
-        return;
     client->produced += link->outstanding - outstanding;
     link->outstanding = outstanding;
-    count = gp_wire_take_causes(link->wire, &causes);
     for (size_t i = 0; i < count; i++)
         gp_causes_note(&client->causes, causes[i].class, causes[i].text, from, client->produced);
 }
