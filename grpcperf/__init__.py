@@ -10,7 +10,6 @@ Importing this starts no thread, touches no network and imports none of numpy, p
 
 from typing import TYPE_CHECKING
 
-from .doctor import doctor
 from .errors import (
     CheckFailed,
     ConnectError,
@@ -52,18 +51,21 @@ __version__ = "0.1.0"
 
 # What composes and looks is imported when it is first asked for: importing the package should cost little.
 _LATE = {
+    "Checkup": "checkup",
     "Comparison": "comparison",
     "MaxRate": "search",
     "MemoryCost": "memory_cost",
     "Results": "results",
     "Sweep": "sweep",
     "compare": "comparison",
+    "doctor": "checkup",
     "find_max_rate": "search",
     "until_precise": "search",
 }
 _LATE_ROOMS = ("experiments", "plot", "stats")
 
 if TYPE_CHECKING:
+    from .checkup import Checkup, doctor
     from .comparison import Comparison, compare
     from .memory_cost import MemoryCost
     from .results import Results
@@ -91,6 +93,7 @@ __all__ = [
     "TLS",
     "Async",
     "CheckFailed",
+    "Checkup",
     "Comparison",
     "ConnectError",
     "Counters",

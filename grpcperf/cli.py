@@ -273,7 +273,7 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from grpcperf.doctor import doctor
+    from grpcperf.checkup import doctor
     from grpcperf.environment import summary
 
     found = doctor()

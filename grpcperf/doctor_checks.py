@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from grpcperf import environment, machine
-from grpcperf.doctor import Check
+from grpcperf.checkup import Check
 from grpcperf.units import GIB, format_bytes
 
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "stp", "tod")
