@@ -14,6 +14,13 @@ from grpcperf.experiments.report import Report
 
 NAMES = (
     "in-flight-cost",
+    "handler-alloc",
+    "client-side",
+    "parked-tail",
+    "parked-cores",
+    "concurrency-limits",
+    "cancellation",
+    "stream-leak",
     "connections-curve",
     "concurrency-curve",
     "unary-vs-stream",
@@ -21,6 +28,9 @@ NAMES = (
     "server-threads",
     "deadline-pruning",
     "overload",
+    "allocations",
+    "idle-streams",
+    "slow-reader",
 )
 """All there are, in the order of their articles."""
 

@@ -34,11 +34,11 @@ def measure(
 
 
 def _one(kit: Kit, server: ServerKind, kind: str, calls: int, most: int) -> Row:
-    def look(target: Measurable) -> None:
+    def tell(target: Measurable) -> None:
         if calls == most:
             keep_goroutines(kit, f"{server.name}, {kind}, {calls:,} calls", target)
 
-    readings = held_calls(kit, server, kind=kind, calls=calls, look=look)
+    readings = held_calls(kit, server, kind=kind, calls=calls, look=tell)
     return readings.memory("call") | {
         "tasks_before": readings.before.tasks,
         "tasks_held": readings.held.tasks,

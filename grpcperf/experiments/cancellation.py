@@ -1,0 +1,207 @@
+"""Whether handlers stop when their call is over for the client: it cancelled, its deadline passed, it died.
+
+Published: 500 of 500 handlers that ignore it still run half a second after the cancellation and none 3.5 s
+after; of those that observe it none. A cancelled call is over for the client at once, and says nothing about
+the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.experiments.clients import await_running, holding, kill
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.readings import require_running
+from grpcperf.experiments.report import Report
+from grpcperf.figures import look
+from grpcperf.hold import hold
+from grpcperf.result import Finding
+from grpcperf.targets import Measurable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+HANDLERS = ("ignores", "observes")
+CAUSES = ("cancel", "deadline", "client_death")
+STAGES = ("running_before", "running_soon", "running_late")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """In seconds: how long handlers take, after which time deadlines pass, and when it is looked, counted
+    from the moment that the calls were over for the client."""
+
+    handler_s: float
+    deadline_s: float
+    soon_s: float
+    late_s: float
+
+
+def measure(
+    kit: Kit,
+    *,
+    servers: Sequence[Any],
+    calls: int,
+    handler_s: float,
+    deadline_s: float,
+    soon_s: float,
+    late_s: float,
+    causes: Sequence[str],
+) -> Iterator[Row]:
+    """All arms at the same time, each with a server of its own: nearly all of it is waiting."""
+    times = Times(handler_s=handler_s, deadline_s=deadline_s, soon_s=soon_s, late_s=late_s)
+    kit.say(calls=calls)
+    arms = list(product(kit.servers(servers), HANDLERS, causes))
+    with ThreadPoolExecutor(max_workers=max(1, len(arms))) as threads:
+        rows = [threads.submit(_arm, kit, *arm, calls, times) for arm in arms]
+        for row in rows:
+            if (measured := row.result()) is not None:
+                yield measured
+
+
+def _arm(kit: Kit, server: ServerKind, handler: str, cause: str, calls: int, times: Times) -> Row | None:
+    metadata = {
+        "grpcperf-delay-us": round(times.handler_s * 1e6),
+        "grpcperf-observe-cancel": int(handler == "observes"),
+    }
+    with server.start() as target:
+        if not target.has_counters:
+            kit.skip(server.name, "it does not tell how many of its handlers run")
+            return None
+        over = {"cancel": _cancelled, "deadline": _expired, "client_death": _orphaned}[cause]
+        began = time.monotonic()
+        before, over_s = over(target, calls, metadata, times)
+        require_running(kit, f"{server.name} ({cause})", before, calls)
+        _sleep_until(over_s + times.soon_s)
+        soon, looked_s = target.counters().running, time.monotonic()
+        if cause != "client_death" and looked_s > began + times.handler_s:
+            kit.note(_too_slow(server.name, cause, looked_s - began, times.handler_s))
+        _sleep_until(over_s + times.late_s)
+        counters = target.counters()
+    return {
+        "server": server.name,
+        "handler": handler,
+        "cause": cause,
+        "calls": calls,
+        **dict(zip(STAGES, (before, soon, counters.running), strict=True)),
+        "work_after_ms_per_call": counters.work_after_cancel_us / 1e3 / calls,
+    }
+
+
+# --- the causes: each opens the calls and gives how many ran, and when they were over for the client
+
+
+def _cancelled(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> tuple[int, float]:
+    with hold(target, calls=calls, metadata=metadata, timeout=times.handler_s) as held:
+        before = held.running
+        held.cancel()
+        return before, time.monotonic()
+
+
+def _expired(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> tuple[int, float]:
+    deadline_s = times.deadline_s
+    with hold(target, calls=calls, metadata=metadata, deadline=deadline_s, timeout=deadline_s) as held:
+        before, entered_s = held.running, time.monotonic()
+        held.wait(deadline_s + times.soon_s)
+        return before, min(time.monotonic(), entered_s + deadline_s)
+
+
+def _orphaned(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> tuple[int, float]:
+    with holding(target, calls, metadata=metadata) as client:
+        before = await_running(target, client, calls)
+        kill(client)
+        return before, time.monotonic()
+
+
+def _sleep_until(moment_s: float) -> None:
+    time.sleep(max(0.0, moment_s - time.monotonic()))
+
+
+def _too_slow(server: str, cause: str, took_s: float, handler_s: float) -> Finding:
+    return Finding(
+        code="handlers_were_over",
+        severity="invalid",
+        message=f"{server} ({cause}): handlers of {handler_s:g} s were over by themselves when it was looked",
+        advice="give them longer (handler_s) on a machine as busy as this",
+        measured=took_s,
+        threshold=handler_s,
+    )
+
+
+def verdict(report: Report) -> str:
+    soon, late = report.parameters["soon_s"], report.parameters["late_s"]
+    parts = [
+        f"of handlers that {handler.removesuffix('s')} it {_still_running(report.select(handler=handler))}"
+        for handler in dict.fromkeys(row["handler"] for row in report.rows)
+    ]
+    left = sum(row["running_late"] for row in report.rows)
+    return (
+        f"{soon:g} s after calls were over for the client, {' and '.join(parts)} still ran; "
+        f"{late:g} s after, {f'{left:,}' if left else 'none'} did."
+    )
+
+
+def _still_running(rows: Sequence[Mapping[str, Any]]) -> str:
+    shares = {
+        f"{row['server']}, {row['cause'].replace('_', ' ')}": row["running_soon"] / row["running_before"]
+        for row in rows
+        if row["running_before"]
+    }
+    alike = {f"{share:.0%}" for share in shares.values()}
+    if len(alike) == 1:
+        return f"{alike.pop()} (whatever the cause)"
+    return ", ".join(f"{share:.0%} ({name})" for name, share in shares.items())
+
+
+def figures(report: Report) -> list[Figure]:
+    return [
+        Figure(
+            title="Handlers that go on",
+            draw=lambda ax: _draw(report, ax),
+            caption="Running before, soon after and long after the calls were over for their client.",
+        )
+    ]
+
+
+def _draw(report: Report, ax: Axes) -> None:
+    for at, handler in enumerate(dict.fromkeys(row["handler"] for row in report.rows)):
+        for number, row in enumerate(report.select(handler=handler)):
+            counts = [row[stage] for stage in STAGES]
+            ax.plot(STAGES, counts, label=None if number else handler, alpha=0.7, **look(at))
+    ax.set_xticks(range(len(STAGES)), [stage.removeprefix("running_") for stage in STAGES])
+    ax.set_ylabel("handlers running")
+    ax.legend()
+
+
+EXPERIMENT = Experiment(
+    name="cancellation",
+    question="Do handlers stop when their call is over for the client?",
+    columns=("server", "handler", "cause", "calls", *STAGES, "work_after_ms_per_call"),
+    measure=measure,
+    verdict=verdict,
+    figures=figures,
+    quick={
+        "servers": ["native", "grpc-go"],
+        "calls": 500,
+        "handler_s": 2.0,
+        "deadline_s": 0.8,
+        "soon_s": 0.5,
+        "late_s": 2.5,
+        "causes": list(CAUSES),
+    },
+    full={
+        "servers": ["native", "native:thread", "grpc-go@1.46.2", "grpc-go"],
+        "calls": 500,
+        "handler_s": 3.0,
+        "deadline_s": 1.5,
+        "soon_s": 0.5,
+        "late_s": 3.5,
+        "causes": list(CAUSES),
+    },
+    source="500 calls of 3 s; before, 0.5 and 3.5 s after 500, 500, 0 run (ignores), 500, 0, 0 (observes)",
+)

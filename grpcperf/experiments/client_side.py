@@ -1,0 +1,110 @@
+"""What a call in flight costs the client: memory and CPU, of our lean client, of gRPC C core and of grpc-go.
+
+Left open by the article, which measured the server. Clients are processes of their own, so that their memory
+holds nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from grpcperf.experiments.clients import await_running, holding
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
+from grpcperf.experiments.readings import kib_each, known, require_running
+from grpcperf.experiments.report import Report
+from grpcperf.figures import from_zero, logarithmic, look
+from grpcperf.load import load
+from grpcperf.memory import memory_at_rest
+from grpcperf.memstats import MemStats
+from grpcperf.spec import TRANSPORTS
+from grpcperf.targets import Measurable, Server
+from grpcperf.units import one_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def measure(
+    kit: Kit, *, clients: Sequence[str], calls: Sequence[int], duration: float, repeats: int
+) -> Iterator[Row]:
+    """Memory: a client that holds so many calls against one that holds one. CPU: a load with so many in
+    flight. The server is a native one."""
+    for client in clients:
+        one_of(client, "client", TRANSPORTS)
+    with Server() as target:
+        for client in clients:
+            for count in calls:
+                kit.say(client=client, calls=count)
+                row = kit.repeat(repeats, lambda: _one(kit, target, client, count, duration))  # noqa: B023
+                yield {"client": client, "calls": count, **row}
+
+
+def _one(kit: Kit, target: Measurable, client: str, calls: int, duration: float) -> Row:
+    few, many = _held(kit, target, client, 1), _held(kit, target, client, calls)
+    result = load(target, transport=client, concurrency=calls, duration=duration, warmup=duration / 3)
+    kit.note(result, f"{client}, {calls:,} calls")
+    return {
+        "kib_per_call": kib_each(few, many, calls - 1, "rss_anon"),
+        "heap_kib_per_call": kib_each(few, many, calls - 1, "heap_alloc"),
+        "cpu_us_per_call": result.client_cpu_us_per_call,
+        "threads": many.threads,
+    }
+
+
+def _held(kit: Kit, target: Measurable, client: str, calls: int) -> MemStats:
+    """The memory of a process that holds calls in the server."""
+    with holding(target, calls, "--transport", client, memstats="preload") as process:
+        require_running(kit, f"{client} client", await_running(target, process, calls), calls)
+        return memory_at_rest(process)
+
+
+def verdict(report: Report) -> str:
+    most = max(row["calls"] for row in report.rows)
+    parts = [
+        f"{row['client']} {_told(row['kib_per_call'], 'KiB')}, {_told(row['cpu_us_per_call'], 'µs of CPU')}"
+        for row in report.select(calls=most)
+    ]
+    return f"With {most:,} calls in flight each costs its client: {'; '.join(parts)}."
+
+
+def _told(value: float | None, unit: str) -> str:
+    return "unknown" if value is None else f"{value:.2f} {unit}"
+
+
+def figures(report: Report) -> list[Figure]:
+    return [
+        Figure(
+            title="Memory of a call, in the client",
+            draw=lambda ax: _draw(report, ax, "kib_per_call", "KiB per call"),
+            caption="Resident memory of the process.",
+        ),
+        Figure(
+            title="CPU of a call, in the client",
+            draw=lambda ax: _draw(report, ax, "cpu_us_per_call", "µs per call"),
+            caption="With so many in flight.",
+        ),
+    ]
+
+
+def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
+    for at, client in enumerate(dict.fromkeys(row["client"] for row in report.rows)):
+        rows = [row for row in report.select(client=client) if row[column] is not None]
+        ax.plot([row["calls"] for row in rows], [row[column] for row in rows], label=client, **look(at))
+    ax.set_xlabel("calls in flight")
+    values = known(row[column] for row in report.rows)
+    (logarithmic if values and min(values) > 0 else from_zero)(ax, label)
+    ax.legend()
+
+
+EXPERIMENT = Experiment(
+    name="client-side",
+    question="What does a call in flight cost the client?",
+    columns=("client", "calls", "kib_per_call", "heap_kib_per_call", "cpu_us_per_call", "threads"),
+    measure=measure,
+    verdict=verdict,
+    figures=figures,
+    quick={"clients": ["wire", "core"], "calls": [1000], "duration": 0.5, "repeats": 1},
+    full={"clients": ["wire", "core"], "calls": [100, 1000, 10_000], "duration": 5.0, "repeats": 3},
+    source="left open by the article; measured before: wire 149 B per call, a C-core client 15.0 KB",
+)

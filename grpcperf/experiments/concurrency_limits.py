@@ -1,0 +1,198 @@
+"""What really limits how many handlers run at once: many calls arrive together, and the peak of running
+handlers, the time until all are done and the time that calls waited are read.
+
+With a short handler the peak of a server without a limit says how fast calls begin, since the first are over
+before the last have come; with a long one it is all of them. Published: 4,539 of 5,000 running without a
+limit, 4,993 with stream workers (which therefore are none), 100 with a semaphore, done in 68.9, 57.9 and
+1,099.9 ms. Another article has it that MaxConcurrentStreams is 100 by default and answers
+RESOURCE_EXHAUSTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.report import Report
+from grpcperf.figures import look
+from grpcperf.histogram import Histogram
+from grpcperf.load import load
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_QUEUED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a server is started with. `model`: it is how calls get threads, which only a native server whose
+    model was left open can change, and grpc-go not at all unless `go` says how."""
+
+    name: str
+    native: Mapping[str, Any] = field(default_factory=dict)
+    go: Mapping[str, Any] | None = None
+    limits: bool = True
+
+    def is_of(self, server: ServerKind) -> bool:
+        if server.is_go:
+            return self.go is not None
+        if server.is_native:
+            return "model" not in self.native or server.name == "native"
+        return not self.native  # what a callable starts is as it is
+
+
+def known_limits(n: int) -> list[Limit]:
+    semaphore = {"limits": [f"semaphore:{n}"]}
+    streams = {"max_concurrent_streams": n}
+    return [
+        Limit("none", go={}, limits=False),
+        Limit(f"semaphore {n}", semaphore, semaphore),
+        Limit("stream workers 8", {"model": "stream-workers:8"}, {"stream_workers": 8}, limits=False),
+        Limit(f"max concurrent streams {n}", streams, streams),
+        Limit(f"pool {n}", {"model": f"pool:{n}:{MOST_QUEUED}"}),
+        Limit(f"pool {n}, rejecting", {"model": f"pool:{n}:0"}),
+    ]
+
+
+def measure(
+    kit: Kit,
+    *,
+    servers: Sequence[Any],
+    limit: int,
+    calls: int,
+    handler_ms: float,
+    long_handler_ms: float,
+    repeats: int,
+) -> Iterator[Row]:
+    """`calls` at once on one connection, each with a handler that waits; with the long one only where nothing
+    limits, for a limit would make it minutes."""
+    for server in kit.servers(servers):
+        for one in known_limits(limit):
+            if not one.is_of(server):
+                kit.skip(f"{server.name}, {one.name}", "it has no such thing")
+                continue
+            for wait_ms in [handler_ms] if one.limits else [handler_ms, long_handler_ms]:
+                kit.say(server=server.name, limit=one.name, handler_ms=wait_ms)
+                row = kit.repeat(repeats, lambda: _one(kit, server, one, calls, wait_ms))  # noqa: B023
+                about = {"server": server.name, "limit": one.name, "calls": calls, "handler_ms": wait_ms}
+                yield about | row
+
+
+def _one(kit: Kit, server: ServerKind, limit: Limit, calls: int, handler_ms: float) -> Row:
+    with server.start(native=limit.native, go=limit.go) as target:
+        result = load(
+            target,
+            concurrency=calls,
+            calls=calls,
+            warmup=0,
+            drain=60,
+            metadata={"grpcperf-delay-us": round(handler_ms * 1e3)},
+        )
+        counters = target.counters() if target.has_counters else None
+    kit.note(result, f"{server.name}, {limit.name}")
+    # A call waits in the server, where its latency shows it, or in the client, when the server's SETTINGS
+    # admit no more.
+    waited_s = max(0.0, _p99(result.latency) - handler_ms / 1e3) + _p99(result.queued)
+    return {
+        "peak_running": counters.peak_running if counters else None,
+        "elapsed_ms": result.window_s * 1e3,
+        "rejected": result.status["RESOURCE_EXHAUSTED"],
+        "queue_p99_ms": waited_s * 1e3,
+        "errors": result.errors,
+    }
+
+
+def _p99(histogram: Histogram) -> float:
+    """In seconds; of too few the longest."""
+    return histogram.p99 if histogram.p99 is not None else histogram.max or 0.0
+
+
+def verdict(report: Report) -> str:
+    """A limit is what keeps the peak at its number; of those, whether calls waited or were refused."""
+    parts = []
+    for server in dict.fromkeys(row["server"] for row in report.rows):
+        rows = [row for row in report.select(server=server) if row["peak_running"] is not None]
+        held = [row for row in rows if row["peak_running"] <= report.parameters["limit"]]
+        free = dict.fromkeys(row["limit"] for row in rows if row not in held)
+        told = [f"{_words([row['limit'] for row in held])} kept it" if held else "nothing kept it"]
+        told += [f"{_words(list(free))} did not" if free else "all did"]
+        told += [f"{row['limit']} refused {row['rejected']:,.0f}" for row in rows if row["rejected"]]
+        parts.append(f"on {server} {', '.join(told)}")
+    number = report.parameters["limit"]
+    return (
+        f"Of {report.rows[0]['calls']:,} calls at once, {number:,} handlers were to run: {'; '.join(parts)}."
+    )
+
+
+def _words(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def figures(report: Report) -> list[Figure]:
+    return [
+        Figure(
+            title="Handlers that ran at once",
+            draw=lambda ax: _draw(report, ax, "peak_running", "handlers"),
+            caption="The peak, by what was to limit it; with the handler's time where there are two.",
+        ),
+        Figure(
+            title="Until all calls were done",
+            draw=lambda ax: _draw(report, ax, "elapsed_ms", "ms"),
+            caption="Logarithmic. What limits makes the rest wait, or refuses it.",
+        ),
+    ]
+
+
+def _draw(report: Report, ax: Axes, column: str, unit: str) -> None:
+    servers = list(dict.fromkeys(row["server"] for row in report.rows))
+    names = list(dict.fromkeys(_name(row) for row in report.rows))
+    height = 0.8 / len(servers)
+    for at, server in enumerate(servers):
+        rows = [row for row in report.select(server=server) if row[column] is not None]
+        places = [names.index(_name(row)) + at * height for row in rows]
+        ax.barh(places, [row[column] for row in rows], height, color=look(at)["color"], label=server)
+    ax.set_yticks([place + 0.4 - height / 2 for place in range(len(names))], names)
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set_xlabel(unit)
+    ax.legend()
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['limit']} ({row['handler_ms']:g} ms)"
+
+
+EXPERIMENT = Experiment(
+    name="concurrency-limits",
+    question="What really limits how many handlers run at once?",
+    columns=(
+        *("server", "limit", "calls", "handler_ms"),
+        *("peak_running", "elapsed_ms", "rejected", "queue_p99_ms"),
+    ),
+    measure=measure,
+    verdict=verdict,
+    figures=figures,
+    quick={
+        "servers": ["native", "grpc-go"],
+        "limit": 100,
+        "calls": 2000,
+        "handler_ms": 20.0,
+        "long_handler_ms": 700.0,
+        "repeats": 1,
+    },
+    full={
+        "servers": ["native", "native:thread", "grpc-go@1.46.2", "grpc-go"],
+        "limit": 100,
+        "calls": 5000,
+        "handler_ms": 20.0,
+        "long_handler_ms": 1500.0,
+        "repeats": 3,
+    },
+    source=(
+        "5,000 calls, 20 ms: none 4,539 running and 68.9 ms, semaphore 100 1,099.9 ms, stream workers 4,993 "
+        "and 57.9 ms; elsewhere: MaxConcurrentStreams is 100 by default and answers RESOURCE_EXHAUSTED"
+    ),
+)

@@ -1,0 +1,163 @@
+"""What many waiting calls cost by the number of threads that may run them: each waits, wakes up, answers, and
+another takes its place.
+
+Left open by the article, whose calls only waited, on one setting of GOMAXPROCS. Wake-ups come at random
+moments (a Poisson process), or all calls would wake at the same one for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.report import Report
+from grpcperf.figures import from_zero, look
+from grpcperf.load import load
+from grpcperf.result import Result
+from grpcperf.targets import Async, Measurable
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NEAR = 1.5  # a p99 within so many times the best one is as good, for p99 varies from run to run
+ROOM = 4  # calls that may be in flight, as a multiple of those that should be
+
+
+def measure(
+    kit: Kit,
+    *,
+    servers: Sequence[Any],
+    threads: Sequence[int],
+    calls: int,
+    wait_s: float,
+    duration: float,
+    repeats: int,
+) -> Iterator[Row]:
+    """`calls` in flight on average, each for `wait_s`: by Little's law they come, and wake, at the rate
+    calls / wait_s. `threads` are GOMAXPROCS, or completion-queue threads."""
+    for server in kit.servers(servers):
+        if server.is_native and server.name != "native":
+            kit.skip(server.name, "its calls have threads of their own")
+            continue
+        for count in threads:
+            kit.say(server=server.name, threads=count)
+            row = kit.repeat(repeats, lambda: _one(kit, server, count, calls, wait_s, duration))  # noqa: B023
+            about = {"server": server.name, "calls": calls, "threads": count}
+            yield about | {"wakes_per_s": calls / wait_s} | row
+
+
+def _one(kit: Kit, server: ServerKind, threads: int, calls: int, wait_s: float, duration: float) -> Row:
+    with server.start(native={"model": Async(threads)}, go={"gomaxprocs": threads}) as target:
+        before = _switches(target)
+        result = load(
+            target,
+            rate=calls / wait_s,
+            max_in_flight=calls * ROOM,
+            metadata={"grpcperf-delay-us": round(wait_s * 1e6)},
+            duration=duration,
+            warmup=2 * wait_s,
+            drain=2 * wait_s + 1,
+        )
+        after = _switches(target)
+    kit.note(result, f"{server.name}, {threads} threads")
+    return {
+        "latency_p50_us": _beyond_us(result, result.latency.p50, wait_s),
+        "latency_p99_us": _beyond_us(result, result.latency.p99, wait_s),
+        "server_cpu_us_per_call": result.server_cpu_us_per_call,
+        "context_switches_per_call": _each(before, after),
+    }
+
+
+def _switches(target: Measurable) -> tuple[int | None, int]:
+    """Context switches of the server so far, and calls that it has started."""
+    started = target.counters().started if target.has_counters else 0
+    return target.memstats().context_switches, started
+
+
+def _each(before: tuple[int | None, int], after: tuple[int | None, int]) -> float | None:
+    calls = after[1] - before[1]
+    return (
+        (after[0] - before[0]) / calls if before[0] is not None and after[0] is not None and calls else None
+    )
+
+
+def _beyond_us(result: Result, latency_s: float | None, wait_s: float) -> float | None:
+    """What a call took beyond its waiting: being started, waking late, and the way there and back."""
+    return None if latency_s is None or not result.status["OK"] else max(0.0, latency_s - wait_s) * 1e6
+
+
+def verdict(report: Report) -> str:
+    parts = []
+    for server in dict.fromkeys(row["server"] for row in report.rows):
+        rows = [row for row in report.select(server=server) if row["latency_p99_us"] is not None]
+        if not rows:
+            continue
+        told = [f"{_told(row)} on {row['threads']}" for row in rows]
+        best = min(row["latency_p99_us"] for row in rows)
+        enough = min(row["threads"] for row in rows if row["latency_p99_us"] <= NEAR * best)
+        parts.append(f"{server} {', '.join(told)}, so {enough} {'is' if enough == 1 else 'are'} enough")
+    first = report.rows[0]
+    return (
+        f"{first['calls']:,} calls that wake {first['wakes_per_s']:,.0f} times a second, p99 beyond their "
+        f"waiting and CPU for each by threads: {'; '.join(parts)}."
+    )
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    cpu = row["server_cpu_us_per_call"]
+    return f"{row['latency_p99_us']:,.0f} µs" + ("" if cpu is None else f" ({cpu:.1f} µs)")
+
+
+def figures(report: Report) -> list[Figure]:
+    return [
+        Figure(
+            title="Waking late",
+            draw=lambda ax: _draw(report, ax, "latency_p99_us", "p99 beyond the waiting (µs)"),
+        ),
+        Figure(
+            title="CPU of a call that waits and wakes",
+            draw=lambda ax: _draw(report, ax, "server_cpu_us_per_call", "server CPU per call (µs)"),
+        ),
+    ]
+
+
+def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
+    from grpcperf.figures import steps_axis
+
+    for at, server in enumerate(dict.fromkeys(row["server"] for row in report.rows)):
+        rows = [row for row in report.select(server=server) if row[column] is not None]
+        ax.plot([row["threads"] for row in rows], [row[column] for row in rows], label=server, **look(at))
+    steps_axis(ax, sorted({row["threads"] for row in report.rows}), "threads, or GOMAXPROCS")
+    from_zero(ax, label)
+    ax.legend()
+
+
+EXPERIMENT = Experiment(
+    name="parked-cores",
+    question="How many threads do calls need that mostly wait?",
+    columns=(
+        *("server", "calls", "threads", "wakes_per_s", "latency_p50_us", "latency_p99_us"),
+        *("server_cpu_us_per_call", "context_switches_per_call"),
+    ),
+    measure=measure,
+    verdict=verdict,
+    figures=figures,
+    quick={
+        "servers": ["native", "grpc-go"],
+        "threads": [1, 2, 4],
+        "calls": 500,
+        "wait_s": 0.2,
+        "duration": 0.4,
+        "repeats": 1,
+    },
+    full={
+        "servers": ["native", "grpc-go@1.46.2", "grpc-go"],
+        "threads": [1, 2, 4, 8],
+        "calls": 10_000,
+        "wait_s": 1.0,
+        "duration": 10.0,
+        "repeats": 3,
+    },
+    source="left open by the article",
+)

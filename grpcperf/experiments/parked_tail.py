@@ -1,0 +1,143 @@
+"""Whether calls that only wait slow others down: the latency of a light load while ever more calls are parked
+in the same server, and beside it the pauses of Go's garbage collector, which has to look through their
+stacks.
+
+Left open by the article, which counted what parked calls take but not what they do to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.readings import require_running
+from grpcperf.experiments.report import Report
+from grpcperf.figures import from_zero, look
+from grpcperf.hold import hold
+from grpcperf.load import load
+from grpcperf.memory import memory_at_rest
+from grpcperf.memstats import MemStats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def measure(
+    kit: Kit, *, servers: Sequence[Any], calls: Sequence[int], rate: float, duration: float, repeats: int
+) -> Iterator[Row]:
+    """A fresh server for each number of parked calls, which are on a connection of their own; the probe is an
+    open loop of `rate` calls per second, whose latency is from the intended time."""
+    for server in kit.servers(servers):
+        for count in calls:
+            kit.say(server=server.name, calls=count)
+            row = kit.repeat(repeats, lambda: _one(kit, server, count, rate, duration))  # noqa: B023
+            yield {"server": server.name, "calls": count} | row
+
+
+def _one(kit: Kit, server: ServerKind, calls: int, rate: float, duration: float) -> Row:
+    with server.start() as target, hold(target, calls=calls, timeout=60) if calls else nullcontext() as held:
+        if held is not None:
+            require_running(kit, server.name, held.running, calls)
+        start = target.memstats()
+        result = load(target, rate=rate, duration=duration, warmup=duration / 4)
+        after = target.memstats()
+        settled = memory_at_rest(target)  # of a Go server two collections, with all those calls there
+    kit.note(result, f"{server.name}, {calls:,} parked")
+    return {
+        "latency_p50_us": _us(result.latency.p50),
+        "latency_p99_us": _us(result.latency.p99),
+        "latency_max_us": _us(result.latency.max),
+        "gc_cycles": None if start.num_gc is None else (after.num_gc or 0) - start.num_gc,
+        "gc_pause_mean_us": _pause_us(start, settled),
+        "server_cpu_us_per_call": result.server_cpu_us_per_call,
+    }
+
+
+def _us(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
+
+
+def _pause_us(before: MemStats, after: MemStats) -> float | None:
+    """The mean pause of the collections between two readings."""
+    if before.num_gc is None or before.pause_total_ns is None:
+        return None
+    cycles = (after.num_gc or 0) - before.num_gc
+    return ((after.pause_total_ns or 0) - before.pause_total_ns) / cycles / 1e3 if cycles else None
+
+
+def verdict(report: Report) -> str:
+    parts = []
+    for server in dict.fromkeys(row["server"] for row in report.rows):
+        rows = sorted(report.select(server=server), key=lambda row: row["calls"])
+        first, last = rows[0], rows[-1]
+        told = f"{server} {_told(first, 'latency_p99_us')} and {_told(last, 'latency_p99_us')}"
+        if last["gc_pause_mean_us"] is not None:
+            pauses = f"{_told(first, 'gc_pause_mean_us')} and {_told(last, 'gc_pause_mean_us')}"
+            told += f", with collections that pause it for {pauses}"
+        parts.append(told)
+    few, most = (pick(row["calls"] for row in report.rows) for pick in (min, max))
+    return f"p99 of a light load with {few:,} and with {most:,} calls parked: {'; '.join(parts)}."
+
+
+def _told(row: Mapping[str, Any], column: str) -> str:
+    return "unknown" if row[column] is None else f"{row[column]:,.0f} µs"
+
+
+def figures(report: Report) -> list[Figure]:
+    return [
+        Figure(
+            title="A light load beside parked calls",
+            draw=lambda ax: _draw(report, ax, "latency_p99_us", "latency p99 (µs)"),
+            caption="With the interval over repeats, where there are any.",
+        ),
+        Figure(
+            title="Pauses of the garbage collector",
+            draw=lambda ax: _draw(report, ax, "gc_pause_mean_us", "mean pause (µs)"),
+            caption="Of Go servers.",
+        ),
+    ]
+
+
+def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
+    for at, server in enumerate(dict.fromkeys(row["server"] for row in report.rows)):
+        rows = [row for row in report.select(server=server) if row[column] is not None]
+        if not rows:
+            continue
+        x, style = [row["calls"] for row in rows], look(at)
+        ax.plot(x, [row[column] for row in rows], label=server, **style)
+        if f"{column}_low" in rows[0]:
+            low, high = ([row[f"{column}_{end}"] for row in rows] for end in ("low", "high"))
+            ax.vlines(x, low, high, color=style["color"], alpha=0.5)
+    ax.set_xlabel("parked calls")
+    from_zero(ax, label)
+    ax.legend()
+
+
+EXPERIMENT = Experiment(
+    name="parked-tail",
+    question="Do calls that only wait slow others down?",
+    columns=(
+        *("server", "calls", "latency_p50_us", "latency_p99_us", "latency_max_us"),
+        *("gc_cycles", "gc_pause_mean_us", "server_cpu_us_per_call"),
+    ),
+    measure=measure,
+    verdict=verdict,
+    figures=figures,
+    quick={
+        "servers": ["native", "grpc-go"],
+        "calls": [0, 2000],
+        "rate": 2000.0,
+        "duration": 0.7,
+        "repeats": 1,
+    },
+    full={
+        "servers": ["native", "native:thread", "grpc-go@1.46.2", "grpc-go"],
+        "calls": [0, 100, 1000, 10_000],
+        "rate": 2000.0,
+        "duration": 10.0,
+        "repeats": 5,
+    },
+    source="left open by the article",
+)
