@@ -158,15 +158,14 @@ static int greet(struct look *look, struct gp_stream *stream)
     return io == GP_IO_OK ? 0 : no_tls(look, err.message);
 }
 
-/* The connection preface (RFC 9113, 3.4): the magic and an empty SETTINGS. Fits any fresh socket's buffer. A
- * failure is no verdict: what the peer said before it closed can still be read. */
+/* Fits any fresh socket's buffer. A failure is no verdict: what the peer said before it closed can still be
+ * read.
+ */
 static void say_hello(struct gp_stream *stream)
 {
-    static const char hello[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
-    const struct iovec piece = {(void *)hello, sizeof hello};
+    const struct iovec piece = {GP_GREETING_HELLO, sizeof GP_GREETING_HELLO};
     size_t written;
 
-    _Static_assert(sizeof hello == 24 + 9, "the final zero is part of it");
     gp_stream_write(stream, &piece, 1, &written, NULL);
 }
 
@@ -238,10 +237,7 @@ static int hear(struct look *look, struct gp_stream *stream, struct gp_probe *pr
 /* Acknowledge, take leave, and let the peer close first if it does so soon. */
 static int say_goodbye(struct look *look, struct gp_stream *stream)
 {
-    static const char goodbye[] = "\0\0\0\4\1\0\0\0\0"                 /* SETTINGS, ACK */
-                                  "\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0"; /* GOAWAY, last stream 0, NO_ERROR */
-    _Static_assert(sizeof goodbye == 9 + 17, "the final zero is part of it");
-    const struct iovec piece = {(void *)goodbye, sizeof goodbye};
+    const struct iovec piece = {GP_GREETING_GOODBYE, sizeof GP_GREETING_GOODBYE};
     uint64_t until_ns = after(gp_clock_now_ns(), FAREWELL_NS);
     char rest[4096];
     size_t written;

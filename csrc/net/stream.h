@@ -72,6 +72,9 @@ static inline bool gp_stream_resumed(const struct gp_stream *stream)
     return stream->ops->resumed(stream);
 }
 
+/* Of a stream in TLS: the bytes that its socket has carried so far. */
+void gp_stream_tls_bytes(const struct gp_stream *stream, uint64_t *sent, uint64_t *received);
+
 /* Says goodbye if that needs no waiting. Closing twice is fine. */
 void gp_stream_close(struct gp_stream *stream);
 

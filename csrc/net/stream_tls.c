@@ -20,6 +20,7 @@ struct gp_stream_tls {
     struct gp_tls *shared;
     int fd;
     int os_errno;            /* what ended the socket */
+    uint64_t sent, received; /* bytes that the socket has carried */
     bool ended;              /* the peer has closed the socket */
     bool drained;            /* the socket was found empty during this call */
     bool established;        /* the handshake is through */
@@ -39,6 +40,7 @@ static int bio_read(BIO *bio, char *data, int size)
     if (!tls->drained)
         io = gp_socket_read(tls->fd, data, (size_t)size, &got);
     tls->drained = got < (size_t)size;
+    tls->received += got;
     switch (io) {
     case GP_IO_OK:
         return (int)got;
@@ -99,6 +101,7 @@ static enum gp_io send_bytes(struct gp_stream_tls *tls, struct gp_bytes *bytes)
         if (io != GP_IO_OK)
             return io;
         gp_bytes_take(bytes, written);
+        tls->sent += written;
     }
     return GP_IO_OK;
 }
@@ -155,7 +158,7 @@ static enum gp_io check_alpn(struct gp_stream_tls *tls, struct gp_error *err)
     unsigned length;
 
     SSL_get0_alpn_selected(tls->ssl, &chosen, &length);
-    if (length == 2 && memcmp(chosen, "h2", 2) == 0) {
+    if (tls->shared->without_alpn || (length == 2 && memcmp(chosen, "h2", 2) == 0)) {
         tls->established = true;
         return GP_IO_OK;
     }
@@ -290,6 +293,12 @@ static bool blocked(const struct gp_stream *stream)
 static bool resumed(const struct gp_stream *stream)
 {
     return SSL_session_reused(stream->tls->ssl);
+}
+
+void gp_stream_tls_bytes(const struct gp_stream *stream, uint64_t *sent, uint64_t *received)
+{
+    *sent = stream->tls->sent;
+    *received = stream->tls->received;
 }
 
 /* A session whose connection ended badly would be marked as one not to resume; the ticket is good all the

@@ -265,9 +265,10 @@ static int set_protocol(struct gp_tls *tls, const struct gp_tls_opts *opts, stru
 {
     static const unsigned char h2[] = {2, 'h', '2'};
 
+    tls->without_alpn = opts->without_alpn;
     if (set_versions(tls, opts, err) != 0)
         return -1;
-    if (SSL_CTX_set_alpn_protos(tls->context, h2, sizeof h2) != 0) /* 0 is success here */
+    if (!opts->without_alpn && SSL_CTX_set_alpn_protos(tls->context, h2, sizeof h2) != 0) /* 0 is success */
         return no_memory(err);
     if (SSL_CTX_set1_groups_list(tls->context, GROUPS) != 1)
         return bad(err, "groups", "this OpenSSL lacks one of " GROUPS);
@@ -275,7 +276,7 @@ static int set_protocol(struct gp_tls *tls, const struct gp_tls_opts *opts, stru
     SSL_CTX_set_options(tls->context, SSL_OP_IGNORE_UNEXPECTED_EOF);
 #endif
     SSL_CTX_set_mode(tls->context, SSL_MODE_RELEASE_BUFFERS);
-    SSL_CTX_set_read_ahead(tls->context, 1);
+    SSL_CTX_set_read_ahead(tls->context, !opts->exact_reads);
     SSL_CTX_set_default_read_buffer_len(tls->context, READ_BYTES);
     SSL_CTX_set_session_cache_mode(tls->context,
                                    opts->resume ? SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL_STORE

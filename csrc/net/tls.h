@@ -22,6 +22,9 @@ struct gp_tls_opts {
     enum gp_tls_version min_version, max_version;
     bool resume; /* offer the latest session's ticket: a connection after the first then costs a fraction, so
                     it is asked for, not given */
+    bool without_alpn; /* do not ask for HTTP/2, as clients do that know no better */
+    bool exact_reads;  /* take from the socket what the record at hand needs and no more: it is then known
+                          which  bytes a handshake took */
 };
 
 /* Copies what it needs of opts. `authority` ("host:port") gives the name that opts does not. GP_ERROR_INVALID

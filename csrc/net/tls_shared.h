@@ -14,7 +14,7 @@ struct gp_tls {
     BIO_METHOD *bio; /* how OpenSSL reaches a stream's socket */
     char name[256];  /* of the server: a host name or an IP address */
     bool is_ip;
-    bool resume;
+    bool resume, without_alpn;
     SSL_SESSION *session;         /* the latest, to be resumed */
     struct gp_bytes out;          /* what the stream at work has encrypted and not yet sent */
     uint8_t block[GP_TLS_RECORD]; /* small pieces are put together here to be encrypted as one record */

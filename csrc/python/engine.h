@@ -95,6 +95,7 @@ extern PyType_Spec allocations_spec, child_spec, run_spec, park_spec;
 void child_abandon_all(struct engine_state *state);
 
 /* Functions of the module that have a file of their own. */
+PyObject *handshakes(PyObject *module, PyObject *args, PyObject *keywords);
 PyObject *check_tls(PyObject *module, PyObject *args, PyObject *keywords);
 PyObject *self_signed(PyObject *module, PyObject *args, PyObject *keywords);
 

@@ -205,6 +205,7 @@ static PyMethodDef functions[] = {
      "In a forked child: let go of the parent's servers."},
     {"versions", versions, METH_NOARGS, "Versions of what the engine is built on."},
     {"probe", WITH_KEYWORDS(probe), "Look whether an address speaks HTTP/2."},
+    {"handshakes", WITH_KEYWORDS(handshakes), "Make connections one after the other, and time each."},
     {"check_tls", WITH_KEYWORDS(check_tls), "Whether TLS options can be used."},
     {"self_signed", WITH_KEYWORDS(self_signed), "Certificates for servers and tests on one's own machine."},
     {"benchmark_request", WITH_KEYWORDS(benchmark_request), "A serialized grpc.testing.SimpleRequest."},
