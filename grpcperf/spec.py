@@ -229,9 +229,9 @@ class Load:
     def _check_arrays(self) -> None:
         for name in self._given:
             value = getattr(self, name)
-            if isinstance(value, memoryview) or not (getattr(value, "ndim", 0) and hasattr(value, "tolist")):
+            if isinstance(value, memoryview) or not (hasattr(value, "ndim") and hasattr(value, "tolist")):
                 continue
-            if name not in _LISTS:
+            if value.ndim and name not in _LISTS:
                 raise InvalidRequest(f"{name} must be one value, not an array")
             self._set(name, value.tolist())
 

@@ -361,6 +361,9 @@ def test_a_pool_is_kept_as_bytes_in_its_order():
     assert (spec.request_size, spec.payload_sizes, spec.message_bytes) == ((16, 1024, 10),) * 2 + (350,)
     assert Load(request_size=[16]) == Load()
     assert Load(request_size=Array([1, 2])).request_size == (1, 2)
+    number = Array()
+    number.ndim, number.tolist = 0, lambda: 5  # as numpy's own numbers
+    assert (Load(cpus=number).cpus, Load(calls=number).calls) == ((5,), 5)
 
 
 def test_metadata_is_as_grpc_has_it():
