@@ -86,3 +86,23 @@ def test_options_are_held_against_the_defaults() -> None:
     assert core["client_cpu_us_per_call"] > 2 * none["client_cpu_us_per_call"]
     assert none["throughput_ratio_low"] <= 1 <= none["throughput_ratio_high"]
     assert "syscalls_per_call" in report.skipped
+
+
+def test_curves_under_other_conditions() -> None:
+    """TLS, compression, one thread, work in the handler, and a line of 5 ms each way: the trip takes all of
+    it."""
+    report = report_of(
+        "concurrency-curve",
+        servers=["native", "grpc-go"],
+        concurrency=[1],
+        fractions=[],
+        tls=True,
+        compression="gzip",
+        threads=1,
+        busy_us=100,
+        delay_us=1000,
+        distance_ms=5.0,
+        **SMALL,
+    )
+    assert all(row["latency_p50_us"] > 11_000 and row["errors"] == 0 for row in report.rows)
+    assert all(row["tls"] is True and row["distance_ms"] == 5.0 for row in report.rows)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.errors import InvalidRequest
-from grpcperf.experiments.curves import METRICS, point, times
+from grpcperf.experiments.curves import CONDITIONS, METRICS, point, times, told, under
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.plot import lines
@@ -26,39 +26,26 @@ def measure(
     fractions: Sequence[float],
     duration: float,
     repeats: int,
+    **conditions: Any,
 ) -> Iterator[Row]:
     """The closed loop at each concurrency, then an open loop at fractions of the best of them."""
     for server in kit.servers(servers):
-        with server.start() as target:
-            how = {"duration": duration, "warmup": duration / 4, "request_size": 16}
+        with under(conditions, server) as (target, asked):
+            how = {"duration": duration, "warmup": duration / 4, "request_size": 16, **asked}
             best = 0.0
             for callers in concurrency:
                 kit.say(server=server.name, concurrency=callers)
-
-                def closed(callers: int = callers) -> Row:
-                    where = f"{server.name}, {callers} callers"  # noqa: B023
-                    return point(kit, target, where, concurrency=callers, **how)  # noqa: B023
-
-                row = kit.repeat(repeats, closed)
+                spec, where = {**how, "concurrency": callers}, f"{server.name}, {callers} callers"
+                row = kit.repeat(repeats, lambda: point(kit, target, where, **spec))  # noqa: B023
                 best = max(best, row["throughput_rps"])
-                yield {
-                    "server": server.name,
-                    "loop": "closed",
-                    "connections": 1,
-                    "concurrency": callers,
-                    **row,
-                }
-            for fraction in fractions:
-                rate = round(best * fraction)
+                about = {"server": server.name, "loop": "closed", "connections": 1, "concurrency": callers}
+                yield about | row | told(conditions)
+            for rate in [round(best * fraction) for fraction in fractions if round(best * fraction)]:
                 kit.say(server=server.name, rate=rate)
-
-                def opened(rate: int = rate) -> Row:
-                    where = f"{server.name} at {rate:,} calls/s"  # noqa: B023
-                    return point(kit, target, where, rate=rate, **how)  # noqa: B023
-
-                if rate:
-                    row = kit.repeat(repeats, opened)
-                    yield {"server": server.name, "loop": "open", "connections": 1, "rate": rate, **row}
+                spec, where = {**how, "rate": rate}, f"{server.name} at {rate:,} calls/s"
+                row = kit.repeat(repeats, lambda: point(kit, target, where, **spec))  # noqa: B023
+                about = {"server": server.name, "loop": "open", "connections": 1, "rate": rate}
+                yield about | row | told(conditions)
 
 
 def data(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -138,6 +125,7 @@ EXPERIMENT = Experiment(
         "fractions": [0.5],
         "duration": 0.25,
         "repeats": 1,
+        **CONDITIONS,
     },
     full={
         "servers": ["native", "native:thread", "grpc-go"],
@@ -145,6 +133,7 @@ EXPERIMENT = Experiment(
         "fractions": [0.25, 0.5, 0.75, 0.9],
         "duration": 2.0,
         "repeats": 5,
+        **CONDITIONS,
     },
     source="10 cores: 12,421 · 32,715 · 66,541 · 92,493 · 122,073 calls/s with 1 to 256 callers, "
     "p50 79 → 2,090 µs",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.curves import METRICS, point, times
+from grpcperf.experiments.curves import CONDITIONS, METRICS, point, times, told, under
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.plot import lines
@@ -24,25 +24,20 @@ def measure(
     concurrency: int,
     duration: float,
     repeats: int,
+    **conditions: Any,
 ) -> Iterator[Row]:
     """One server for all points; the requests are large or small, the replies small."""
     for server in kit.servers(servers):
-        with server.start() as target:
+        with under(conditions, server) as (target, how):
             for size in request_sizes:
                 for count in connections:
                     kit.say(server=server.name, request_size=size, connections=count)
                     asked = {"connections": count, "concurrency": concurrency, "request_size": size}
-
-                    def one(asked: Any = asked, count: int = count) -> Row:
-                        where = f"{server.name}, {count} connections"  # noqa: B023
-                        return point(kit, target, where, duration=duration, warmup=duration / 4, **asked)
-
-                    yield {
-                        "server": server.name,
-                        **asked,
-                        "request_size": _bytes(size),
-                        **kit.repeat(repeats, one),
-                    }
+                    where = f"{server.name}, {count} connections"
+                    spec = {**asked, **how, "duration": duration, "warmup": duration / 4}
+                    measured = kit.repeat(repeats, lambda: point(kit, target, where, **spec))  # noqa: B023
+                    row = {"server": server.name, **asked, "request_size": _bytes(size)}
+                    yield row | measured | told(conditions)
 
 
 def _bytes(size: int | str) -> int:
@@ -62,11 +57,11 @@ def verdict(report: Report) -> str:
             best = max(rows, key=lambda row: row["throughput_rps"])
             gain = best["throughput_rps"] / rows[0]["throughput_rps"]
             last = rows[-1]["throughput_rps"] / rows[0]["throughput_rps"]
-            told = (
+            text = (
                 f"{server} at {size:,} B: over {best['connections']} connections {times(gain)} times what it"
             )
             parts.append(
-                f"{told} does over {rows[0]['connections']}, over {rows[-1]['connections']} {times(last)}"
+                f"{text} does over {rows[0]['connections']}, over {rows[-1]['connections']} {times(last)}"
             )
     return "; ".join(parts) + "."
 
@@ -100,6 +95,7 @@ EXPERIMENT = Experiment(
         "concurrency": 64,
         "duration": 0.25,
         "repeats": 1,
+        **CONDITIONS,
     },
     full={
         "servers": ["native", "native:thread", "grpc-go"],
@@ -108,6 +104,7 @@ EXPERIMENT = Experiment(
         "concurrency": 64,
         "duration": 2.0,
         "repeats": 5,
+        **CONDITIONS,
     },
     source="10 cores, 16 B: 90,934 · 113,914 · 118,308 · 111,613 · 106,106 calls/s over 1 to 16 connections; "
     "64 KiB: 21,902 → 28,625",

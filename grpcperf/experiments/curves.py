@@ -1,18 +1,57 @@
-"""What the throughput curves have in common: one closed loop at one point, as the columns of a row."""
+"""What the throughput curves have in common: the conditions under which a curve is taken, and one point of
+it as the columns of a row."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from grpcperf.experiments.kit import Kit, Row
+from grpcperf.experiments.kit import Kit, Row, ServerKind
 from grpcperf.load import load
 from grpcperf.result import Result
-from grpcperf.targets import Measurable
+from grpcperf.targets import Link, Measurable
+from grpcperf.tls import TLS
 
 METRICS = (
     *("throughput_rps", "mib_per_s", "latency_p50_us", "latency_p99_us", "errors"),
     *("client_cpu_us_per_call", "server_cpu_us_per_call"),
 )
+
+# Parameters of every curve, with what they are unless they are given: TLS, compression of requests ("gzip"),
+# threads of the server (GOMAXPROCS), CPU and waiting of each handler, and the distance of the server, one
+# way.
+CONDITIONS: dict[str, Any] = {
+    "tls": False,
+    "compression": None,
+    "threads": None,
+    "busy_us": 0,
+    "delay_us": 0,
+    "distance_ms": 0.0,
+}
+
+
+@contextmanager
+def under(conditions: Mapping[str, Any], server: ServerKind) -> Iterator[tuple[Measurable, dict[str, Any]]]:
+    """A server under these conditions, and the arguments of loads on it."""
+    behaviour = {"busy-us": conditions["busy_us"], "delay-us": conditions["delay_us"]}
+    both = {
+        "behaviour": {name: value for name, value in behaviour.items() if value},
+        "tls": TLS.self_signed() if conditions["tls"] else None,
+    }
+    threads = conditions["threads"]
+    native = {"model": f"async:{threads}"} if threads and server.name == "native" else {}
+    with ExitStack() as stack:
+        go = {"gomaxprocs": threads} if threads else {}
+        target: Measurable = stack.enter_context(server.start(go=go, native=native, **both))
+        if conditions["distance_ms"]:
+            target = stack.enter_context(Link(target, delay=conditions["distance_ms"] / 1e3))
+        yield target, {"compression": conditions["compression"]}
+
+
+def told(conditions: Mapping[str, Any]) -> Row:
+    """The conditions that are not the usual ones, as columns."""
+    return {name: value for name, value in conditions.items() if value != CONDITIONS[name]}
 
 
 def point(kit: Kit, target: Measurable, where: str, **arguments: Any) -> Row:

@@ -15,6 +15,7 @@ from grpcperf.units import format_number
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from grpcperf.experiments.kit import Experiment
 
@@ -121,6 +122,28 @@ class Report:
         drawn[number].draw(ax)
         ax.set_title(drawn[number].title)
         return ax
+
+    def plot_all(self) -> Figure | None:
+        """All its figures side by side, in a matplotlib Figure; None when it has none."""
+        from grpcperf.report import require_extras
+
+        require_extras()
+        import matplotlib.pyplot as plt
+
+        count = len(self.experiment.figures(self)) if self.rows else 0
+        if not count:
+            return None
+        across = min(count, 2)
+        size = (6.0 * across, 3.8 * -(-count // across))
+        made, axes = plt.subplots(
+            -(-count // across), across, figsize=size, layout="constrained", squeeze=False
+        )
+        for number, ax in enumerate(axes.flat):
+            if number < count:
+                self.plot(number, ax)
+            else:
+                ax.set_visible(False)
+        return made
 
     # --- files
 

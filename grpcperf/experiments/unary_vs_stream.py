@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.curves import times
+from grpcperf.experiments.curves import CONDITIONS, times, told, under
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.load import load
@@ -27,33 +27,22 @@ def measure(
     transport: str,
     duration: float,
     repeats: int,
+    **conditions: Any,
 ) -> Iterator[Row]:
     """One caller: unary, then streams of so many messages each."""
     for server in kit.servers(servers):
-        with server.start() as target:
+        with under(conditions, server) as (target, asked):
+            how = {**asked, "transport": transport, "duration": duration, "warmup": duration / 4}
             for kind, count in [("unary", None), *(("bidi", count) for count in messages)]:
                 kit.say(server=server.name, kind=kind, messages_per_stream=count)
-
-                def one(kind: str = kind, count: int | None = count) -> Row:
-                    return _one(kit, target, server.name, kind, count, transport, duration)  # noqa: B023
-
-                row = kit.repeat(repeats, one)
-                yield {"server": server.name, "kind": kind, "messages_per_stream": count or 1, **row}
+                spec = {**how, "kind": kind, "messages_per_stream": count}
+                row = kit.repeat(repeats, lambda: _one(kit, target, server.name, **spec))  # noqa: B023
+                about = {"server": server.name, "kind": kind, "messages_per_stream": count or 1}
+                yield about | row | told(conditions)
 
 
-def _one(
-    kit: Kit, target: Measurable, name: str, kind: str, count: int | None, transport: str, duration: float
-) -> Row:
-    result = load(
-        target,
-        kind=kind,
-        concurrency=1,
-        messages_per_stream=count,
-        transport=transport,
-        duration=duration,
-        warmup=duration / 4,
-        progress=False,
-    )
+def _one(kit: Kit, target: Measurable, name: str, *, kind: str, **spec: Any) -> Row:
+    result = load(target, kind=kind, concurrency=1, progress=False, **spec)
     kit.note(result, f"{name}, {kind}")
     trips = result.latency if kind == "unary" else result.round_trip
     microseconds = [None if value is None else value * 1e6 for value in (trips.p50, trips.p99)]
@@ -95,13 +84,13 @@ def verdict(report: Report) -> str:
         longest = max(report.select(server=server, kind="bidi"), key=lambda row: row["messages_per_stream"])
         fit = report.data.get(server)
         gain = longest["messages_per_s"] / unary["messages_per_s"] if unary["messages_per_s"] else 0.0
-        told = f"{server}: a ping-pong message comes {times(gain)} times as often as a unary call"
+        text = f"{server}: a ping-pong message comes {times(gain)} times as often as a unary call"
         if fit is not None:
-            told += (
+            text += (
                 f"; a stream costs {fit['per_stream_us']:.0f} µs and each message "
                 f"{fit['per_message_us']:.0f} µs (R² {fit['r2'] or 0:.3f})"
             )
-        parts.append(told)
+        parts.append(text)
     return "; ".join(parts) + "."
 
 
@@ -133,6 +122,7 @@ EXPERIMENT = Experiment(
         "transport": "wire",
         "duration": 0.3,
         "repeats": 1,
+        **CONDITIONS,
     },
     full={
         "servers": ["native", "native:thread", "grpc-go"],
@@ -140,6 +130,7 @@ EXPERIMENT = Experiment(
         "transport": "wire",
         "duration": 2.0,
         "repeats": 5,
+        **CONDITIONS,
     },
     source="unary 12,059/s, p50 79 µs; ping-pong 15,634/s, p50 62 µs; the gain was guessed to be set-up",
 )
