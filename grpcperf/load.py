@@ -260,7 +260,8 @@ _HISTOGRAMS = (
 )
 _COUNTS = (
     *("not_sent", "ok_in_window", "all_in_window", "messages_sent", "payload_sent", "messages_received"),
-    *("ahead", "connected", "reconnects", "bursts", "burst_calls", "largest_burst", "polls", "idle_polls"),
+    *("ahead", "connected", "reconnects", "connections_opened", "tls_resumed"),
+    *("bursts", "burst_calls", "largest_burst", "polls", "idle_polls"),
 )
 _NOTHING: Mapping[str, Any] = {
     "status": {},
@@ -299,7 +300,7 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
     spec = Load(**changes) if spec is None else spec.replace(**changes) if changes else spec
     target = as_target(target)
     target.require_usable()
-    require_descriptors(target, spec.connections)
+    require_descriptors(target, spec.most_connections)
     require_client_threads(spec.threads, spec.transport)
     try:
         return LoadRun(target, spec, probe(target))
@@ -330,6 +331,8 @@ def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
         "gzip": spec.compression == "gzip",
         "busy_poll": spec.busy_poll,
         "keepalive": spec.keepalive.wire_opts() if spec.transport == "wire" and spec.keepalive else None,
+        "pick": spec.pick,
+        "calls_per_connection": spec.calls_per_connection or 0,
     }
 
 

@@ -44,7 +44,7 @@ def merge(results: Iterable[Result]) -> Result:
 
 _ADDED = (
     *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received", "not_sent"),
-    *("reconnects", "bursts", "burst_calls"),
+    *("reconnects", "connections_opened", "tls_resumed", "bursts", "burst_calls"),
 )
 _ADDED_IF_KNOWN = ("client_cpu_s", "server_cpu_s")
 _MERGED = (

@@ -129,7 +129,8 @@ _AS_IN_WINDOW = ("start_s", "length_s", "sent", "ok", "failed", "entries")
 _AS_IN_ENGINE = (
     *("window_s", "ok_in_window", "all_in_window", "messages_sent", "payload_sent", "messages_received"),
     "not_sent",
-    *("bursts", "burst_calls", "largest_burst", "reconnects", "connect_s", "drain_s"),
+    *("bursts", "burst_calls", "largest_burst", "reconnects", "connections_opened", "tls_resumed"),
+    *("connect_s", "drain_s"),
     *("client_cpu_s", "server_cpu_s", "steal", "pressure"),
 )
 NONE = Histogram()
@@ -160,7 +161,9 @@ class Result:
     not_sent: int = 0  # intended inside the measured window, and dropped (open loop)
     windows: tuple[Window, ...] = ()
     connections: int = 0  # established
-    reconnects: int = 0
+    reconnects: int = 0  # of connections that were lost
+    connections_opened: int = 0  # inside the measured window: in place of those that were lost or spent
+    tls_resumed: int = 0  # of them, those that took up an earlier TLS session (wire)
     connect_s: float | None = None
     drain_s: float | None = None
     client_cpu_s: float | None = None  # inside the measured window

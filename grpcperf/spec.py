@@ -24,6 +24,7 @@ KINDS = tuple(METHODS)
 # "wire" is our own lean client, "core" the real gRPC C core.
 TRANSPORTS = ("wire", "core")
 DEFAULT_TRANSPORT = "wire"
+PICKS = ("round_robin", "locked", "least_loaded")
 DEFAULT_CONCURRENCY = 64
 
 # Calls in flight, connections: far above what a machine holds, far below where counters wrap.
@@ -103,6 +104,14 @@ class Load:
     `window` (bytes that the peer may send on a stream and on a connection before it is told to go on; 4 and
     16 MiB) and `busy_poll` (a thread never sleeps: lags of microseconds for a whole CPU). `compression`:
     "gzip" sends messages compressed.
+
+    `pick`: which connection takes the next call. "round_robin": each in its turn; "least_loaded": the one
+    with fewest calls in flight (which with core may be one that is broken, as its calls end at once);
+    "locked": in turn, under one lock that all load threads share and hold from the choice until the call has
+    been handed to its connection, as callers would that share a pool. Each thread has its own connections
+    all the same, and no other lock. `calls_per_connection` (wire): a connection that has been given so many
+    calls gets no more, another is set up in its place, and it is closed when they have ended; a call that
+    finds none waits, and its latency has that wait in it.
     """
 
     kind: str = "unary"
@@ -143,7 +152,6 @@ class Load:
 
     def __post_init__(self) -> None:
         self._check_arrays()
-        self._check_built()
         self._check_words()
         self._check_transport()
         self._check_request()
@@ -186,6 +194,11 @@ class Load:
     def most_in_flight(self) -> int:
         """Calls kept in flight, or in an open loop never exceeded."""
         return self.max_in_flight if self.is_open_loop else self.concurrency
+
+    @property
+    def most_connections(self) -> int:
+        """Connections at a time; spent ones live on for their calls, while others are set up."""
+        return self.connections + (self.most_in_flight if self.calls_per_connection else 0)
 
     @property
     def payload_sizes(self) -> tuple[int, ...]:
@@ -235,15 +248,10 @@ class Load:
                 raise InvalidRequest(f"{name} must be one value, not an array")
             self._set(name, value.tolist())
 
-    def _check_built(self) -> None:
-        for name, default in _NOT_BUILT.items():
-            value = getattr(self, name)
-            if value != default:
-                raise InvalidRequest(f"{name}={value!r} is not built yet; leave it at {default!r}")
-
     def _check_words(self) -> None:
         units.one_of(self.kind, "kind", KINDS)
         units.one_of(self.transport, "transport", TRANSPORTS)
+        units.one_of(self.pick, "pick", PICKS)
         if self.compression is not None:
             units.one_of(self.compression, "compression", ("gzip",))
         if not isinstance(self.busy_poll, bool):
@@ -266,6 +274,10 @@ class Load:
             )
         if self.busy_poll and self.transport == "core":
             raise InvalidRequest("busy_poll is of transport 'wire': C core waits as it does")
+        if self.calls_per_connection is not None and self.transport == "core":
+            raise InvalidRequest(
+                "calls_per_connection is of transport 'wire': C core's channels keep their connections"
+            )
         if self.window is not None and self.transport == "core":
             raise InvalidRequest(
                 "window is of transport 'wire'; C core has channel_args for it "
@@ -293,6 +305,10 @@ class Load:
         self._set("connections", units.count(self.connections, "connections", high=_MOST))
         for name in ("concurrency", "max_in_flight"):
             self._set(name, self._checked_in_flight(name))
+        if self.calls_per_connection is not None:
+            self._set(
+                "calls_per_connection", units.count(self.calls_per_connection, "calls_per_connection")
+            )
         self._set("threads", units.count(self.threads, "threads", high=1024))
         if self.threads > self.connections:
             raise InvalidRequest(
@@ -344,13 +360,6 @@ class Load:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-
-
-# What later versions do; asked for today it is refused rather than ignored.
-_NOT_BUILT: dict[str, Any] = {
-    "pick": "round_robin",
-    "calls_per_connection": None,
-}
 
 
 def check_cpus(cpus: Any) -> tuple[int, ...] | None:

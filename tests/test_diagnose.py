@@ -411,10 +411,7 @@ def test_streams_that_a_rate_needs():
     )
 
 
-def test_a_client_that_never_sleeps_is_judged_by_its_idle_looks(monkeypatch):
-    from grpcperf import spec as module
-
-    monkeypatch.delitem(module._NOT_BUILT, "busy_poll", raising=False)  # whether or not it is built by now
+def test_a_client_that_never_sleeps_is_judged_by_its_idle_looks():
     busy = Load(connections=2, busy_poll=True)
     assert codes(busy, raw_=raw(client_cpu_s=2.0, polls=1000, idle_polls=60)) == []
     (one,) = diagnose(busy, raw(client_cpu_s=2.0, polls=1000, idle_polls=40))

@@ -72,6 +72,8 @@ def raw_result(ok=2000, failed=(), windows=20, **changes):
         "connect_s": 0.001,
         "connected": 1,
         "reconnects": 0,
+        "connections_opened": 0,
+        "tls_resumed": 0,
         "drain_s": 0.002,
         "client_cpu_s": 0.02,
         "server_cpu_s": 0.04,

@@ -157,22 +157,14 @@ def test_durations_and_sizes_become_numbers():
         ({"kind": Array([1, 2])}, "kind must be one value, not an array"),
         ({"rate": Array([1, 2])}, "rate must be one value, not an array"),
         ({"pick": Array([1, 2])}, "pick must be one value, not an array"),
+        ({"pick": "random"}, "pick must be .*least_loaded"),
+        ({"calls_per_connection": 0}, "calls_per_connection must be a whole number from 1"),
+        ({"calls_per_connection": 5, "transport": "core"}, "calls_per_connection is of transport 'wire'"),
     ],
 )  # fmt: skip
 def test_nonsense_is_refused_and_named(arguments, says):
     with pytest.raises(InvalidRequest, match=says):
         Load(**arguments)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("pick", "locked"), ("calls_per_connection", 10),
-    ],
-)  # fmt: skip
-def test_what_is_not_built_is_refused_and_not_ignored(name, value):
-    with pytest.raises(InvalidRequest, match=rf"{name}.*{value!r}.*is not built yet".replace("[", r"\[")):
-        Load(**{name: value})
 
 
 def test_options_of_wire_are_normalised():

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/call.h"
+#include "client/pool.h"
 #include "net/socket.h"
 
 struct gp_error;
@@ -40,6 +41,9 @@ struct gp_client_opts {
     const char *authority;
     uint32_t connections;
     uint32_t max_in_flight; /* ids are below this */
+    enum gp_pick pick;      /* which connection takes the next call */
+    pthread_mutex_t *lock;  /* GP_PICK_LOCKED: one for the clients of a run, not owned; NULL: it is alone */
+    uint64_t calls_per_connection; /* wire: then it is replaced, and closed when they have ended; 0: never */
     struct gp_request request;
     const struct gp_tls_opts *tls;    /* NULL: plaintext */
     const struct gp_client_arg *args; /* core */
@@ -68,8 +72,9 @@ void gp_client_peer_init(struct gp_client_peer *peer); /* of no connection */
 void gp_client_peer_least(struct gp_client_peer *into, const struct gp_client_peer *other);
 
 struct gp_client_stats {
-    uint32_t connected; /* connections established by connect */
-    uint32_t reconnects;
+    uint32_t connected;     /* connections established by connect */
+    uint32_t reconnects;    /* of those that were lost */
+    uint64_t opened;        /* set up in all: the first, and those in place of others */
     uint64_t messages_sent; /* handed to the transport; unary calls' count too */
     uint64_t payload_sent;  /* their bytes, as they were given */
     uint64_t messages_received;
@@ -104,7 +109,7 @@ int gp_client_create(struct gp_client **client, const struct gp_client_opts *opt
 int gp_client_connect(struct gp_client *client, uint64_t timeout_ns, const atomic_int *stop,
                       struct gp_error *err);
 
-/* Start one call for each id, on connections taken in turn. When none is open a call waits (wire) for one
+/* Start one call for each id, on connections as `pick` says. When none is open a call waits (wire) for one
  * that is being set up, at most a second and not beyond its deadline; then, or at once when none is, it ends
  * as TRANSPORT. (Core: UNAVAILABLE.) */
 void gp_client_submit(struct gp_client *client, const uint64_t *ids, size_t count);

@@ -52,7 +52,8 @@ struct core_channel {
     void *method; /* the method, registered with this channel */
     grpc_connectivity_state state;
     uint32_t calls; /* so many were begun on it */
-    bool lost;      /* it was ready, and then was not */
+    uint32_t in_flight;
+    bool lost; /* it was ready, and then was not */
 } __attribute__((aligned(CORE_TAG_ALIGN)));
 
 struct core_client {

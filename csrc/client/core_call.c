@@ -99,6 +99,7 @@ static void open_call(struct core_client *client, struct core_call *call, struct
         grpc_channel_create_registered_call(channel->channel, NULL, GRPC_PROPAGATE_DEFAULTS, client->queue,
                                             channel->method, core_time(until_ns), NULL);
     client->in_flight++;
+    gp_pool_load(&client->pool, call->connection, ++channel->in_flight);
 }
 
 /* A deadline must be known when the call is made, which comes before the sending: then both count from the
@@ -270,6 +271,7 @@ static void finish(struct core_client *client, struct core_call *call, uint64_t 
     grpc_call_unref(call->call);
     call->call = NULL;
     client->in_flight--;
+    gp_pool_load(&client->pool, call->connection, --client->channels[call->connection].in_flight);
 }
 
 /* Only then may `incoming` be looked at: otherwise gRPC may be about to write there. */

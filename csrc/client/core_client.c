@@ -81,7 +81,10 @@ static int build_storage(struct core_client *client, const struct gp_client_opts
     client->channel_count = opts->connections;
     for (; client->call_count < opts->max_in_flight; client->call_count++)
         core_call_init(&client->calls[client->call_count]);
-    gp_pool_init(&client->pool, opts->connections);
+    if (gp_pool_init(&client->pool, opts->pick, opts->connections, opts->max_in_flight, opts->lock) < 0)
+        return gp_error_set(err, GP_ERROR_ENGINE, "out of memory for %u connections", opts->connections);
+    for (uint32_t i = 0; i < opts->connections; i++)
+        gp_pool_add(&client->pool, 0);
     return 0;
 }
 
@@ -224,7 +227,9 @@ static void submit(struct gp_client *base, const uint64_t *ids, size_t count)
 
     for (size_t i = 0; i < count; i++) {
         assert(ids[i] < client->call_count);
+        gp_pool_enter(&client->pool);
         core_call_start(client, &client->calls[ids[i]], &client->channels[gp_pool_take(&client->pool)]);
+        gp_pool_leave(&client->pool);
     }
     gp_usage_active(&client->usage, gp_clock_now_ns());
 }
@@ -308,6 +313,7 @@ static void stats(const struct gp_client *base, struct gp_client_stats *stats)
 
     *stats = (struct gp_client_stats){.connected = client->connected,
                                       .reconnects = client->reconnects,
+                                      .opened = (uint64_t)client->connected + client->reconnects,
                                       .messages_sent = client->messages_sent,
                                       .payload_sent = client->payload_sent,
                                       .messages_received = client->messages_received};
@@ -372,6 +378,7 @@ static void destroy(struct gp_client *base)
     for (uint32_t i = 0; i < client->call_count; i++)
         core_call_fini(&client->calls[i]);
     core_opts_free(client);
+    gp_pool_fini(&client->pool);
     free(client->channels);
     free(client->calls);
     free(client->resting);

@@ -129,6 +129,10 @@ int core_opts_copy(struct core_client *client, const struct gp_client_opts *opts
 {
     const struct gp_request *request = &opts->request;
 
+    if (opts->calls_per_connection > 0)
+        return gp_error_set(err, GP_ERROR_INVALID,
+                            "a number of calls per connection: C core's channels keep theirs; use transport "
+                            "\"wire\" for it");
     client->kind = request->kind;
     client->deadline_ns = request->deadline_ns;
     client->messages = request->messages;

@@ -43,6 +43,7 @@ struct wire_link {
     uint32_t slot;        /* which of the connections asked for; WIRE_NONE once it is leaving */
     uint32_t place;       /* in client->open; WIRE_NONE: it is not there */
     uint32_t outstanding; /* calls, when last looked at */
+    uint64_t taken;       /* calls that it was given so far */
     uint8_t state;
     bool dirty;   /* has something to write */
     bool more;    /* has something to read that the poller does not know of */
@@ -67,6 +68,7 @@ struct wire_client {
     /* what was asked for */
     struct gp_request request; /* our own copy, without the messages */
     uint32_t window, max_message_bytes;
+    uint64_t calls_per_connection; /* UINT64_MAX: any number */
     struct gp_client_keepalive keepalive;
     struct gp_endpoint endpoint;
     struct gp_tls *tls;
@@ -135,13 +137,15 @@ void wire_link_close(struct wire_client *client, struct wire_link *link);
 void wire_link_bury(struct wire_client *client);
 
 /* wire_slots.c */
-int wire_slots_create(struct wire_client *client, uint32_t count);
+int wire_slots_create(struct wire_client *client, const struct gp_client_opts *opts);
 void wire_slots_destroy(struct wire_client *client);
 void wire_slots_tend(struct wire_client *client); /* open what may be opened, give up what takes too long */
 uint64_t wire_slots_due_ns(const struct wire_client *client); /* when to tend next */
 
 /* A connection is open: it takes calls. */
 void wire_slots_opened(struct wire_client *client, struct wire_link *link);
+/* It has been given all the calls it was to have: another takes its slot while they go on. */
+void wire_slots_spent(struct wire_client *client, struct wire_link *link);
 /* It takes no more, while it lives on (`leaving`: its slot opens another at once) or not. */
 void wire_slots_leaving(struct wire_client *client, struct wire_link *link);
 void wire_slots_lost(struct wire_client *client, struct wire_link *link, const char *cause);
@@ -164,7 +168,7 @@ static inline void wire_keepalive_heard(struct wire_link *link, uint64_t now_ns)
 }
 
 /* wire_calls.c */
-struct wire_link *wire_calls_pick(struct wire_client *client); /* the next that takes a call; NULL: none */
+bool wire_calls_place(struct wire_client *client, uint32_t id); /* on the next that takes a call, if any */
 void wire_calls_tend_held(struct wire_client *client); /* calls that wait for a connection: send or fail */
 void wire_calls_fail_held(struct wire_client *client, enum gp_class class);
 void wire_calls_expire(struct wire_client *client);           /* end those whose deadline has come */

@@ -11,7 +11,7 @@
 /* --- calls that no connection has -------------------------------------------------------------- */
 
 /* The next connection that takes a call; NULL: none does. Stream ids may have come to their end. */
-struct wire_link *wire_calls_pick(struct wire_client *client)
+static struct wire_link *pick(struct wire_client *client)
 {
     while (client->pool.connections > 0) {
         struct wire_link *link = client->open[gp_pool_take(&client->pool)];
@@ -25,15 +25,24 @@ struct wire_link *wire_calls_pick(struct wire_client *client)
     return NULL;
 }
 
+bool wire_calls_place(struct wire_client *client, uint32_t id)
+{
+    struct wire_link *link;
+
+    gp_pool_enter(&client->pool);
+    link = pick(client);
+    if (link)
+        wire_link_submit(client, link, id);
+    gp_pool_leave(&client->pool);
+    return link != NULL;
+}
+
 static void release_held(struct wire_client *client)
 {
-    while (gp_waits_any_held(&client->waits)) {
-        struct wire_link *link = wire_calls_pick(client);
+    struct gp_waits *waits = &client->waits;
 
-        if (!link)
-            return;
-        wire_link_submit(client, link, gp_waits_release(&client->waits));
-    }
+    while (gp_waits_any_held(waits) && wire_calls_place(client, waits->waiting.first))
+        gp_waits_release(waits);
 }
 
 void wire_calls_fail_held(struct wire_client *client, enum gp_class class)
@@ -94,7 +103,6 @@ void wire_calls_expire(struct wire_client *client)
 static bool retry(struct wire_client *client, const struct gp_event *event)
 {
     struct gp_waits_call *call = &client->waits.calls[event->id];
-    struct wire_link *link;
 
     if (!event->refused || (call->retried && event->class != GP_CLASS_TRANSPORT) || client->cancelled ||
         (client->waits.span_ns > 0 && !call->aged)) /* its deadline has come */
@@ -104,10 +112,7 @@ static bool retry(struct wire_client *client, const struct gp_event *event)
         call->sent_ns = event->sent_ns;
     call->retried = true;
     client->retried++;
-    link = gp_waits_any_held(&client->waits) ? NULL : wire_calls_pick(client);
-    if (link)
-        wire_link_submit(client, link, (uint32_t)event->id);
-    else
+    if (gp_waits_any_held(&client->waits) || !wire_calls_place(client, (uint32_t)event->id))
         gp_waits_hold(&client->waits, (uint32_t)event->id, client->now_ns);
     return true;
 }
@@ -145,6 +150,8 @@ static bool take_in(struct wire_client *client, struct gp_event *event)
         event->sent_ns = call->sent_ns;
     else
         event->held |= call->held;
+    if (call->held && !call->retried && client->calls_per_connection < UINT64_MAX)
+        event->sent_ns = call->held_ns; /* what churn costs: the wait for a connection is the call's own */
     forget(client, event->id);
     return true;
 }

@@ -34,14 +34,12 @@ static int create(struct gp_client **created, const struct gp_client_opts *opts,
     client->pid = getpid();
     client->poller.epoll = client->poller.timer = -1;
     client->now_ns = gp_clock_now_ns();
-    gp_pool_init(&client->pool, 1);
-    gp_pool_resize(&client->pool, 0);
     gp_histogram_init(&client->setups);
     gp_causes_init(&client->causes);
     if (wire_opts_copy(client, opts, err) < 0 || gp_poller_init(&client->poller, opts->busy_poll, err) < 0)
         goto fail;
     client->buffer = malloc(WIRE_READ_BYTES);
-    if (!client->buffer || wire_slots_create(client, opts->connections) < 0) {
+    if (!client->buffer || wire_slots_create(client, opts) < 0) {
         gp_error_set(err, GP_ERROR_ENGINE, "out of memory for %u connections", opts->connections);
         goto fail;
     }
@@ -131,12 +129,9 @@ static void submit(struct gp_client *base, const uint64_t *ids, size_t count)
     client->now_ns = gp_clock_now_ns();
     for (size_t i = 0; i < count; i++) {
         uint32_t id = (uint32_t)ids[i];
-        struct wire_link *link = gp_waits_any_held(&client->waits) ? NULL : wire_calls_pick(client);
 
         gp_waits_begin(&client->waits, id, client->now_ns);
-        if (link) {
-            wire_link_submit(client, link, id);
-        } else {
+        if (gp_waits_any_held(&client->waits) || !wire_calls_place(client, id)) {
             gp_waits_hold(&client->waits, id, client->now_ns);
             client->eventful++;
         }
@@ -272,6 +267,7 @@ static void stats(const struct gp_client *base, struct gp_client_stats *stats)
     *stats = (struct gp_client_stats){
         .connected = client->connected,
         .reconnects = client->reconnects,
+        .opened = setups->count,
         .messages_sent = client->messages_sent,
         .payload_sent = client->payload_sent,
         .messages_received = client->messages_received,

@@ -302,10 +302,15 @@ void wire_link_submit(struct wire_client *client, struct wire_link *link, uint32
 {
     gp_wire_submit(link->wire, id, client->now_ns);
     link->outstanding++;
+    gp_pool_load(&client->pool, link->place, link->outstanding);
     if (!link->blocked)
         wire_link_mark_dirty(client, link);
     else if (gp_wire_output_bytes(link->wire) > STUFFED_BYTES)
         wire_slots_stuffed(client, link, true);
+    if (++link->taken == client->calls_per_connection) {
+        link->state = WIRE_LEAVING;
+        wire_slots_spent(client, link);
+    }
 }
 
 void wire_link_account(struct wire_client *client, struct wire_link *link)
@@ -317,6 +322,8 @@ void wire_link_account(struct wire_client *client, struct wire_link *link)
 
     client->produced += link->outstanding - outstanding;
     link->outstanding = outstanding;
+    if (link->place != WIRE_NONE)
+        gp_pool_load(&client->pool, link->place, outstanding);
     for (size_t i = 0; i < count; i++)
         gp_causes_note(&client->causes, causes[i].class, causes[i].text, from, client->produced);
 }

@@ -92,6 +92,7 @@ int wire_opts_copy(struct wire_client *client, const struct gp_client_opts *opts
 {
     client->window = opts->window;
     client->max_message_bytes = opts->max_message_bytes;
+    client->calls_per_connection = opts->calls_per_connection ? opts->calls_per_connection : UINT64_MAX;
     client->keepalive = opts->keepalive;
     client->keepalive_ns = UINT64_MAX;
     client->target = strdup(opts->target);

@@ -56,13 +56,16 @@ static uint32_t dequeue(struct wire_client *client)
     return slot;
 }
 
-int wire_slots_create(struct wire_client *client, uint32_t count)
+int wire_slots_create(struct wire_client *client, const struct gp_client_opts *opts)
 {
+    uint32_t count = opts->connections;
+
     client->slot_count = count;
     client->slots = calloc(count, sizeof *client->slots);
     client->queue = calloc(count, sizeof *client->queue);
     client->open = calloc(count, sizeof *client->open);
-    if (!client->slots || !client->queue || !client->open || grow_links(client) < 0)
+    if (!client->slots || !client->queue || !client->open || grow_links(client) < 0 ||
+        gp_pool_init(&client->pool, opts->pick, count, opts->max_in_flight, opts->lock) < 0)
         return -1;
     for (uint32_t slot = 0; slot < count; slot++)
         enqueue(client, slot);
@@ -80,6 +83,7 @@ void wire_slots_destroy(struct wire_client *client)
     free(client->slots);
     free(client->queue);
     free(client->open);
+    gp_pool_fini(&client->pool);
 }
 
 /* --- which ones take calls --------------------------------------------------------------------- */
@@ -88,7 +92,7 @@ static void list(struct wire_client *client, struct wire_link *link)
 {
     link->place = client->pool.connections;
     client->open[link->place] = link;
-    gp_pool_resize(&client->pool, link->place + 1);
+    gp_pool_add(&client->pool, link->outstanding);
 }
 
 static void unlist(struct wire_client *client, struct wire_link *link)
@@ -97,10 +101,10 @@ static void unlist(struct wire_client *client, struct wire_link *link)
 
     if (link->place == WIRE_NONE)
         return;
+    gp_pool_remove(&client->pool, link->place);
     client->open[link->place] = client->open[last];
     client->open[link->place]->place = link->place;
     link->place = WIRE_NONE;
-    gp_pool_resize(&client->pool, last);
 }
 
 void wire_slots_stuffed(struct wire_client *client, struct wire_link *link, bool stuffed)
@@ -172,6 +176,17 @@ static void judge_life(struct wire_client *client, const struct wire_link *link)
 static void keep_failure(struct wire_client *client, const char *cause)
 {
     snprintf(client->failure, sizeof client->failure, "%s", cause);
+}
+
+/* That another comes in its place was wanted: it is no reconnect, and nothing has failed. */
+void wire_slots_spent(struct wire_client *client, struct wire_link *link)
+{
+    uint32_t slot = link->slot;
+
+    retire(client, link);
+    client->slots[slot] = (struct wire_slot){0};
+    link->slot = WIRE_NONE;
+    enqueue(client, slot);
 }
 
 void wire_slots_leaving(struct wire_client *client, struct wire_link *link)

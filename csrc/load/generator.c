@@ -65,6 +65,8 @@ static void mark(struct gp_generator *g, int end)
         .messages_received = stats.messages_received,
         .polls = stats.polls,
         .idle_polls = stats.idle_polls,
+        .opened = stats.opened,
+        .tls_resumed = stats.tls_resumed,
     };
 }
 

@@ -38,6 +38,7 @@ struct gp_generator_opts {
 struct gp_generator_mark {
     uint64_t cpu_ns, messages_sent, payload_sent, messages_received;
     uint64_t polls, idle_polls;
+    uint64_t opened, tls_resumed; /* connections */
 };
 
 /* What others may read while it runs; written once per batch. */

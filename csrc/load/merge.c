@@ -14,6 +14,8 @@ static void sum_marks(struct gp_run_result *result, const struct gp_generator_ma
     result->messages_received += marks[1].messages_received - marks[0].messages_received;
     result->polls += marks[1].polls - marks[0].polls;
     result->idle_polls += marks[1].idle_polls - marks[0].idle_polls;
+    result->opened += marks[1].opened - marks[0].opened;
+    result->tls_resumed += marks[1].tls_resumed - marks[0].tls_resumed;
 }
 
 static void sum_worker(struct gp_run_result *result, const struct gp_worker *worker)

@@ -27,7 +27,8 @@ struct gp_run {
     struct gp_progress progress;
     struct gp_rate_step *steps; /* NULL: the closed loop */
     int *cpus;
-    int server_pidfd; /* -1 once it has told the death */
+    int server_pidfd;          /* -1 once it has told the death */
+    pthread_mutex_t pool_lock; /* of GP_PICK_LOCKED, for all threads together */
 
     pthread_t conductor;
     bool started;
@@ -81,6 +82,7 @@ static int add_worker(struct gp_run *run, const struct gp_run_opts *opts, struct
     client.connections = (uint32_t)share(opts->client.connections, opts->threads, index);
     client.max_in_flight = (uint32_t)share(opts->concurrency, opts->threads, index);
     client.owner = run;
+    client.lock = &run->pool_lock;
     client.request.seed = gp_random_at(opts->client.request.seed, index); /* its own draws from the pool */
     worker.generator = (struct gp_generator_opts){
         .loop = run->steps ? &gp_open_loop : &gp_closed_loop,
@@ -150,6 +152,7 @@ static int init_locks(struct gp_run *run, struct gp_error *err)
         return -1;
     }
     pthread_mutex_init(&run->lock, NULL);
+    pthread_mutex_init(&run->pool_lock, NULL);
     return 0;
 }
 
@@ -382,6 +385,7 @@ void gp_run_destroy(struct gp_run *run)
     fini_result(&run->result);
     pthread_cond_destroy(&run->changed);
     pthread_mutex_destroy(&run->lock);
+    pthread_mutex_destroy(&run->pool_lock);
     gp_gate_fini(&run->gate);
     free(run);
 }

@@ -85,6 +85,7 @@ struct gp_run_result {
     uint64_t ok_in_window, all_in_window;
     uint64_t messages_sent, messages_received; /* in the measured window, streams' and unary calls' alike */
     uint64_t payload_sent;                     /* bytes of messages_sent */
+    uint64_t opened, tls_resumed;              /* connections set up in it; of them, by TLS resumption */
     uint64_t ahead; /* streams that are OK for the client's end of them, whatever of it the server has read */
     uint64_t window_ns; /* length of the measured window as it came out */
     struct gp_windows windows;

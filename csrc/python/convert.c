@@ -297,21 +297,44 @@ static int parse_keepalive(PyObject *given, struct gp_client_keepalive *out)
     return 0;
 }
 
+/* "round_robin", "locked" or "least_loaded". */
+static int parse_pick(PyObject *given, enum gp_pick *pick)
+{
+    static const char *const names[] = {
+        [GP_PICK_ROUND_ROBIN] = "round_robin",
+        [GP_PICK_LOCKED] = "locked",
+        [GP_PICK_LEAST_LOADED] = "least_loaded",
+    };
+    const char *name = PyUnicode_AsUTF8(given);
+    for (int i = 0; name && i < (int)(sizeof names / sizeof *names); i++) {
+        *pick = (enum gp_pick)i;
+        if (strcmp(name, names[i]) == 0)
+            return 0;
+    }
+    if (name)
+        PyErr_Format(PyExc_ValueError, "pick %s is not known", name);
+    return -1;
+}
+
 static int parse_client(struct call_opts *calls, PyObject *client)
 {
     struct gp_client_opts *out = &calls->opts;
     PyObject *transport, *target, *authority, *connections, *tls, *channel_args, *window, *keepalive;
+    PyObject *pick, *calls_per_connection;
     if (!(transport = convert_need(client, "transport")) || !(target = convert_need(client, "target")) ||
         !(authority = convert_need(client, "authority")) ||
         !(connections = convert_need(client, "connections")) || !(tls = convert_need(client, "tls")) ||
         !(channel_args = convert_need(client, "channel_args")) ||
-        !(window = convert_need(client, "window")) || !(keepalive = convert_need(client, "keepalive")))
+        !(window = convert_need(client, "window")) || !(keepalive = convert_need(client, "keepalive")) ||
+        !(pick = convert_need(client, "pick")) ||
+        !(calls_per_connection = convert_need(client, "calls_per_connection")))
         return -1;
     if (!(out->transport = PyUnicode_AsUTF8(transport)) || !(out->target = PyUnicode_AsUTF8(target)) ||
         !(out->authority = PyUnicode_AsUTF8(authority)) || !convert_u32(connections, &out->connections) ||
         !convert_tls(tls, &calls->tls) || parse_args(calls, channel_args) ||
         !convert_u32(window, &out->window) || parse_flag(client, "gzip", &out->gzip) ||
-        parse_flag(client, "busy_poll", &out->busy_poll) || parse_keepalive(keepalive, &out->keepalive))
+        parse_flag(client, "busy_poll", &out->busy_poll) || parse_keepalive(keepalive, &out->keepalive) ||
+        parse_pick(pick, &out->pick) || !convert_u64(calls_per_connection, &out->calls_per_connection))
         return -1;
     out->tls = calls->tls.given ? &calls->tls.opts : NULL;
     return 0;

@@ -105,6 +105,8 @@ static int add_counts(PyObject *dict, const struct gp_run_result *r)
         {"idle_polls", r->idle_polls},
         {"connected", r->connected},
         {"reconnects", r->reconnects},
+        {"connections_opened", r->opened},
+        {"tls_resumed", r->tls_resumed},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (convert_set(dict, all[i].name, PyLong_FromUnsignedLongLong(all[i].count)))
