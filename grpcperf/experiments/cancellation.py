@@ -7,10 +7,11 @@ the work.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from grpcperf.figures import look
 from grpcperf.hold import hold
 from grpcperf.result import Finding
 from grpcperf.targets import Measurable
+from grpcperf.units import one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +42,10 @@ class Times:
     deadline_s: float
     soon_s: float
     late_s: float
+    over: threading.Event = field(default_factory=threading.Event)  # nobody waits for the rest
+
+    def sleep_until(self, moment_s: float) -> None:
+        self.over.wait(max(0.0, moment_s - time.monotonic()))
 
 
 def measure(
@@ -56,12 +62,15 @@ def measure(
     """All arms at the same time, each with a server of its own: nearly all of it is waiting."""
     times = Times(handler_s=handler_s, deadline_s=deadline_s, soon_s=soon_s, late_s=late_s)
     kit.say(calls=calls)
-    arms = list(product(kit.servers(servers), HANDLERS, causes))
+    arms = list(product(kit.servers(servers), HANDLERS, [one_of(cause, "cause", CAUSES) for cause in causes]))
     with ThreadPoolExecutor(max_workers=max(1, len(arms))) as threads:
-        rows = [threads.submit(_arm, kit, *arm, calls, times) for arm in arms]
-        for row in rows:
-            if (measured := row.result()) is not None:
-                yield measured
+        try:
+            for row in [threads.submit(_arm, kit, *arm, calls, times) for arm in arms]:
+                if (measured := row.result()) is not None:
+                    yield measured
+        except BaseException:
+            times.over.set()  # an interrupt ends them all
+            raise
 
 
 def _arm(kit: Kit, server: ServerKind, handler: str, cause: str, calls: int, times: Times) -> Row | None:
@@ -77,11 +86,11 @@ def _arm(kit: Kit, server: ServerKind, handler: str, cause: str, calls: int, tim
         began = time.monotonic()
         before, over_s = over(target, calls, metadata, times)
         require_running(kit, f"{server.name} ({cause})", before, calls)
-        _sleep_until(over_s + times.soon_s)
+        times.sleep_until(over_s + times.soon_s)
         soon, looked_s = target.counters().running, time.monotonic()
         if cause != "client_death" and looked_s > began + times.handler_s:
             kit.note(_too_slow(server.name, cause, looked_s - began, times.handler_s))
-        _sleep_until(over_s + times.late_s)
+        times.sleep_until(over_s + times.late_s)
         counters = target.counters()
     return {
         "server": server.name,
@@ -116,10 +125,6 @@ def _orphaned(target: Measurable, calls: int, metadata: dict[str, int], times: T
         before = await_running(target, client, calls)
         kill(client)
         return before, time.monotonic()
-
-
-def _sleep_until(moment_s: float) -> None:
-    time.sleep(max(0.0, moment_s - time.monotonic()))
 
 
 def _too_slow(server: str, cause: str, took_s: float, handler_s: float) -> Finding:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from grpcperf.experiments.clients import await_running, holding
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
-from grpcperf.experiments.readings import kib_each, known, require_running
+from grpcperf.experiments.readings import has, kib_each, known, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, logarithmic, look
 from grpcperf.load import load
@@ -73,18 +73,19 @@ def _told(value: float | None, unit: str) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    return [
-        Figure(
+    drawn = {
+        "kib_per_call": Figure(
             title="Memory of a call, in the client",
             draw=lambda ax: _draw(report, ax, "kib_per_call", "KiB per call"),
             caption="Resident memory of the process.",
         ),
-        Figure(
+        "cpu_us_per_call": Figure(
             title="CPU of a call, in the client",
             draw=lambda ax: _draw(report, ax, "cpu_us_per_call", "µs per call"),
             caption="With so many in flight.",
         ),
-    ]
+    }
+    return [figure for column, figure in drawn.items() if has(report, column)]
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:

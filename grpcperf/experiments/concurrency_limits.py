@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.readings import has
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.histogram import Histogram
@@ -132,18 +133,19 @@ def _words(names: Sequence[str]) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    return [
-        Figure(
+    drawn = {
+        "peak_running": Figure(
             title="Handlers that ran at once",
             draw=lambda ax: _draw(report, ax, "peak_running", "handlers"),
             caption="The peak, by what was to limit it; with the handler's time where there are two.",
         ),
-        Figure(
+        "elapsed_ms": Figure(
             title="Until all calls were done",
             draw=lambda ax: _draw(report, ax, "elapsed_ms", "ms"),
             caption="Logarithmic. What limits makes the rest wait, or refuses it.",
         ),
-    ]
+    }
+    return [figure for column, figure in drawn.items() if has(report, column)]
 
 
 def _draw(report: Report, ax: Axes, column: str, unit: str) -> None:

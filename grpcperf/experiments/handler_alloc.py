@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import KIB, held_calls
+from grpcperf.experiments.readings import KIB, has, held_calls
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, look
 
@@ -61,13 +61,14 @@ def _kib(row: Any) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    return [
+    drawn = [
         Figure(
             title="A call whose handler holds memory",
             draw=lambda ax: _draw(report, ax),
             caption="Heap and stacks of the server for each call. The grey line is what handlers asked for.",
         )
     ]
+    return drawn if has(report, "kib_per_call") else []
 
 
 def _draw(report: Report, ax: Axes) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.readings import has
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, look
 from grpcperf.load import load
@@ -110,16 +111,17 @@ def _told(row: Mapping[str, Any]) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    return [
-        Figure(
+    drawn = {
+        "latency_p99_us": Figure(
             title="Waking late",
             draw=lambda ax: _draw(report, ax, "latency_p99_us", "p99 beyond the waiting (µs)"),
         ),
-        Figure(
+        "server_cpu_us_per_call": Figure(
             title="CPU of a call that waits and wakes",
             draw=lambda ax: _draw(report, ax, "server_cpu_us_per_call", "server CPU per call (µs)"),
         ),
-    ]
+    }
+    return [figure for column, figure in drawn.items() if has(report, column)]
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:

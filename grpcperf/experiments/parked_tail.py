@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import require_running
+from grpcperf.experiments.readings import has, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, look
 from grpcperf.hold import hold
@@ -86,18 +86,19 @@ def _told(row: Mapping[str, Any], column: str) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    return [
-        Figure(
+    drawn = {
+        "latency_p99_us": Figure(
             title="A light load beside parked calls",
             draw=lambda ax: _draw(report, ax, "latency_p99_us", "latency p99 (µs)"),
             caption="With the interval over repeats, where there are any.",
         ),
-        Figure(
+        "gc_pause_mean_us": Figure(
             title="Pauses of the garbage collector",
             draw=lambda ax: _draw(report, ax, "gc_pause_mean_us", "mean pause (µs)"),
             caption="Of Go servers.",
         ),
-    ]
+    }
+    return [figure for column, figure in drawn.items() if has(report, column)]
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpcperf.experiments.kit import Kit, Row, ServerKind
+from grpcperf.experiments.report import Report
 from grpcperf.hold import hold
 from grpcperf.memory import memory_at_rest
 from grpcperf.memstats import MemStats
@@ -63,21 +64,20 @@ def held_calls(
     metadata: Mapping[str, str | int] | None = None,
     look: Callable[[Measurable], None] | None = None,
 ) -> Readings:
-    """A fresh server with `calls` parked in it. What it makes once, and its connection, are in `before`.
-    `look` is called while all are there.
-
-    Streams have had a message, as streams in use have: until then grpc-go's goroutines have half the stack.
-    """
-    said = kind in ("client_stream", "bidi", "bidi_free")
+    """A fresh server with `calls` parked in it. What it makes once, and the connection of these calls, are in
+    `before`. `look` is called while all are there."""
     with server.start() as target:
-        with hold(target, calls=1, kind=kind, send_first=said) as first:
+        with hold(target, calls=1, kind=kind):
+            pass
+        held = hold(target, calls=calls, kind=kind, metadata=metadata, timeout=60)
+        held.calls = 0
+        with held:
             before = memory_at_rest(target)
-            with hold(target, calls=calls, kind=kind, metadata=metadata, send_first=said, timeout=60) as held:
-                during = memory_at_rest(target)
-                require_running(kit, server.name, held.running, calls)
-                if look is not None:
-                    look(target)
-            first.cancel()
+            held.grow(calls)
+            during = memory_at_rest(target)
+            require_running(kit, server.name, held.running, calls)
+            if look is not None:
+                look(target)
         after = memory_at_rest(target)
     return Readings(count=calls, before=before, held=during, after=after)
 
@@ -106,6 +106,11 @@ def keep_heap(kit: Kit, name: str, target: Measurable) -> None:
     """Keep the functions that allocated most of a Go server's heap, in the report's `data`."""
     if isinstance(target, GoServer):
         kit.data.setdefault("heap", {})[name] = target.heap_profile(TOP)
+
+
+def has(report: Report, column: str) -> bool:
+    """Whether there is anything to draw of it."""
+    return any(row.get(column) is not None for row in report.rows)
 
 
 def known(values: Iterable[Any]) -> list[float]:

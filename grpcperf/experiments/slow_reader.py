@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grpcperf import units
 from grpcperf.experiments.clients import LONG_S, await_running, command, kill
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import KIB, Readings, keep_heap, require_running
+from grpcperf.experiments.readings import KIB, Readings, has, keep_heap, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, look
 from grpcperf.hold import hold
@@ -129,13 +129,14 @@ def verdict(report: Report) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    return [
+    drawn = [
         Figure(
             title="A stream that nobody reads",
             draw=lambda ax: _draw(report, ax),
             caption="Heap and stacks of the server for each, by the size of its messages.",
         )
     ]
+    return drawn if has(report, "kib_per_stream") else []
 
 
 def _draw(report: Report, ax: Axes) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
-from grpcperf.experiments.readings import KIB
+from grpcperf.experiments.readings import KIB, has
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.hold import hold
@@ -96,13 +96,14 @@ def _told(row: Mapping[str, Any]) -> str:
 
 
 def figures(report: Report) -> list[Figure]:
-    return [
+    drawn = [
         Figure(
             title="What a cycle leaves behind",
             draw=lambda ax: _draw(report, ax),
             caption="Streams that the server gains per cycle, over those that the client forgot to close.",
         )
     ]
+    return drawn if has(report, "streams_per_cycle") else []
 
 
 def _draw(report: Report, ax: Axes) -> None:

@@ -1,0 +1,170 @@
+"""The experiments about calls in flight and idle devices, each in a very small size: what holds on any
+machine is the shape of their tables, by counts and by ratios with room."""
+
+import json
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+
+import grpcperf as gp
+from grpcperf.experiments import Report, find
+
+BOTH = ["native", "grpc-go"]
+
+
+def run(name: str, **parameters: Any) -> Report:
+    """Run it; whatever it measures, its report is whole: columns, a sentence, JSON, figures that draw."""
+    report = find(name)(progress=False, **parameters)
+    assert report.rows
+    assert all(set(report.experiment.columns) <= set(row) for row in report.rows)
+    assert report.verdict.endswith(".")
+    json.dumps(report.as_dict(), allow_nan=False)
+    for number in range(len(report.experiment.figures(report))):
+        assert report.plot(number, ax=Figure().subplots()).has_data()
+    return report
+
+
+def one(report: Report, **values: Any) -> Any:
+    (row,) = report.select(**values)
+    return row
+
+
+def test_a_call_in_flight_is_a_task_and_go_tells_which() -> None:
+    report = run("in-flight-cost", servers=BOTH, kinds=["unary", "bidi"], calls=[60, 150])
+    for row in report.rows:
+        assert row["tasks_held"] - row["tasks_before"] == row["calls"]
+        assert abs(row["tasks_after"] - row["tasks_before"]) <= 4
+    goroutines = report.data["goroutines"]
+    assert set(goroutines) == {"grpc-go, unary, 150 calls", "grpc-go, bidi, 150 calls"}
+    for rows in goroutines.values():
+        assert rows[0]["count"] == 150
+        assert "serveStreams" in rows[0]["function"]
+
+
+def test_what_a_handler_holds_is_added() -> None:
+    report = run("handler-alloc", servers=BOTH, sizes=[0, "16KiB"], calls=200)
+    for server in BOTH:
+        bare, holding = (one(report, server=server, held_kib=size) for size in (0, 16))
+        assert 15 < holding["kib_per_call"] - bare["kib_per_call"] < 19
+        assert 3 < bare["kib_per_call"] < 30
+
+
+def test_a_c_core_client_pays_many_times_more() -> None:
+    report = run("client-side", calls=[300], duration=0.2)
+    wire, core = one(report, client="wire"), one(report, client="core")
+    assert wire["heap_kib_per_call"] * 10 < core["heap_kib_per_call"] < 40
+    assert wire["cpu_us_per_call"] * 2 < core["cpu_us_per_call"]
+    with pytest.raises(gp.InvalidRequest, match="'wire', 'core'"):
+        find("client-side")(clients=["curl"])
+
+
+def test_a_light_load_beside_parked_calls() -> None:
+    report = run("parked-tail", servers=BOTH, calls=[0, 200], rate=2000, duration=0.6)
+    assert [(row["server"], row["calls"]) for row in report.rows] == [
+        (server, calls) for server in BOTH for calls in (0, 200)
+    ]
+    for row in report.rows:
+        assert row["latency_p50_us"] <= row["latency_p99_us"] <= row["latency_max_us"]
+        assert (row["gc_pause_mean_us"] is None) == (row["server"] == "native")
+
+
+def test_calls_that_wake_up_on_any_number_of_threads() -> None:
+    few = {"threads": [1, 2], "calls": 400, "wait_s": 0.1, "duration": 0.4}
+    report = run("parked-cores", servers=["native:thread", *BOTH], **few)
+    assert "native:thread" in report.skipped
+    assert [row["threads"] for row in report.rows] == [1, 2, 1, 2]
+    assert all(row["wakes_per_s"] == 4000 for row in report.rows)
+    assert all(0 < row["server_cpu_us_per_call"] < 5000 for row in report.rows)
+
+
+def test_what_limits_and_what_does_not() -> None:
+    small = {"limit": 20, "calls": 400, "handler_ms": 10, "long_handler_ms": 600}
+    report = run("concurrency-limits", servers=BOTH, **small)
+    for row in report.rows:
+        name, handler_ms = row["limit"], row["handler_ms"]
+        if name.split()[-1] == "20":  # semaphore, streams and pool: everything else waits
+            assert (row["peak_running"], row["errors"]) == (20, 0)
+            assert row["elapsed_ms"] > 400 / 20 * 10
+            assert row["queue_p99_ms"] > 100
+        elif handler_ms == 600:  # none, and stream workers, which therefore are none
+            assert (row["peak_running"], row["errors"]) == (400, 0)
+        assert (row["rejected"] > 0) == (name == "pool 20, rejecting")
+    assert set(report.skipped) == {"grpc-go, pool 20", "grpc-go, pool 20, rejecting"}
+    assert "stream workers 8 did not" in report.verdict
+
+
+def test_handlers_that_watch_stop_and_others_go_on() -> None:
+    times = {"handler_s": 1.5, "deadline_s": 0.6, "soon_s": 0.4, "late_s": 1.8}
+    report = run("cancellation", servers=BOTH, calls=60, **times)
+    assert len(report.rows) == 2 * 2 * 3
+    for row in report.rows:
+        soon = 0 if row["handler"] == "observes" else 60
+        assert (row["running_before"], row["running_soon"], row["running_late"]) == (60, soon, 0), row
+    worked = {row["handler"]: row["work_after_ms_per_call"] for row in report.select(cause="cancel")}
+    assert worked["ignores"] > 500 > 100 > worked["observes"]
+
+
+def test_streams_that_are_forgotten_are_found() -> None:
+    report = run("stream-leak", servers=BOTH, leaked=[0, 3], streams=10, cycles=7)
+    for row in report.rows:
+        assert row["leak"] == (row["leaked_per_cycle"] > 0), row
+        assert row["streams_per_cycle"] == pytest.approx(row["leaked_per_cycle"], abs=0.01)
+        assert row["tasks_per_cycle"] == pytest.approx(row["leaked_per_cycle"], abs=0.5)
+
+
+def test_allocations_of_both_sides() -> None:
+    report = run("allocations", servers=BOTH, calls=400, messages=20)
+    native, go = (one(report, server=server, kind="unary") for server in BOTH)
+    assert 8000 < native["bytes_per_call"] < 20_000
+    assert 20 < go["allocs_per_call"] < 150
+    for side in report.select(side="server"):
+        if side["kind"] == "bidi message":  # a stream costs more than a message on it
+            stream = one(report, server=side["server"], kind="bidi")
+            assert 0 < side["bytes_per_call"] * 3 < stream["bytes_per_call"]
+    wire, core = (one(report, client=name, side="client", kind="unary") for name in ("wire", "core"))
+    assert wire["allocs_per_call"] < 0.1
+    assert wire["bytes_per_call"] * 20 < core["bytes_per_call"]
+
+
+def test_smaller_buffers_help_the_old_grpc_go_alone() -> None:
+    small = {"connections": [40], "messages_per_s": 2000, "duration": 0.3}
+    report = run("idle-streams", servers=["native", "grpc-go@1.46.2", "grpc-go"], **small)
+    heap = {(row["server"], row["buffer_bytes"]): row["heap_kib_per_connection"] for row in report.rows}
+    assert heap["grpc-go@1.46.2", 8192] < 0.6 * heap["grpc-go@1.46.2", 32768]
+    assert heap["grpc-go", 8192] == pytest.approx(heap["grpc-go", 32768], rel=0.2)
+    assert heap["grpc-go", 32768] < 0.5 * heap["grpc-go@1.46.2", 32768]
+    assert all(row["tasks_per_connection"] == (1 if row["server"] == "native" else 4) for row in report.rows)
+    assert all(row["cpu_us_per_message"] > 0 for row in report.rows)
+    functions = {row["function"] for rows in report.data["heap"].values() for row in rows}
+    assert any("bufio" in name or "transport" in name for name in functions)
+
+
+@contextmanager
+def few_descriptors(count: int) -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_too_few_descriptors_leave_the_rest_out_by_name() -> None:
+    with few_descriptors(300):
+        report = run("idle-streams", servers=["native"], connections=[10, 2000], duration=0.2)
+    assert [row["connections"] for row in report.rows] == [10]
+    assert "file descriptors" in report.skipped["native, 2,000 connections"]
+
+
+def test_streams_that_nobody_reads_fill_a_go_server() -> None:
+    report = run("slow-reader", servers=BOTH, streams=[40], sizes=["1KiB"])
+    native, go = (one(report, server=server) for server in BOTH)
+    assert go["kib_per_stream"] > 64  # what grpc-go lets a handler write ahead
+    assert native["kib_per_stream"] * 3 < go["kib_per_stream"]
+    for row in report.rows:
+        assert row["kib_after_per_stream"] < row["kib_per_stream"] / 3
+    assert list(report.data["heap"]) == ["grpc-go, 40 streams of 1,024 B"]
