@@ -102,7 +102,8 @@ def test_curves_under_other_conditions() -> None:
         busy_us=100,
         delay_us=1000,
         distance_ms=5.0,
-        **SMALL,
+        duration=0.6,
+        repeats=1,
     )
     assert all(row["latency_p50_us"] > 11_000 and row["errors"] == 0 for row in report.rows)
     assert all(row["tls"] is True and row["distance_ms"] == 5.0 for row in report.rows)

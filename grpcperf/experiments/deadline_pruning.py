@@ -150,5 +150,5 @@ EXPERIMENT = Experiment(
         "concurrency": 50,
         "repeats": 5,
     },
-    source="none 128 ms, 0 % pruned; stop when cancelled 96 ms, 32 %; refuse with under 50 ms left 41 ms, 89 %",
+    source="none 128 ms, 0 % pruned; stop when cancelled 96 ms, 32 %; refuse under 50 ms left 41 ms, 89 %",
 )
