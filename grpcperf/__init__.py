@@ -22,71 +22,77 @@ from .errors import (
 )
 from .histogram import Histogram
 from .hold import hold
+from .late import importer
 from .load import load, start
-from .memory import memory_per_call, memory_per_connection
 from .memstats import MemStats
 from .result import Finding, Result
-from .sampler import Sampler
 from .spec import Load
-from .targets import (
-    Async,
-    Counters,
-    GoServer,
-    Keepalive,
-    Link,
-    Mirror,
-    Pool,
-    Process,
-    PruneBelow,
-    Rate,
-    Semaphore,
-    Server,
-    StreamWorkers,
-    Target,
-    ThreadPerCall,
-)
+from .targets import Counters, Target
 from .tls import TLS
-
-__version__ = "0.1.0"
-
-# What composes and looks is imported when it is first asked for: importing the package should cost little.
-_LATE = {
-    "Checkup": "checkup",
-    "Comparison": "comparison",
-    "MaxRate": "search",
-    "MemoryCost": "memory_cost",
-    "Results": "results",
-    "Sweep": "sweep",
-    "compare": "comparison",
-    "doctor": "checkup",
-    "find_max_rate": "search",
-    "until_precise": "search",
-}
-_LATE_ROOMS = ("experiments", "plot", "stats")
 
 if TYPE_CHECKING:
     from .checkup import Checkup, doctor
     from .comparison import Comparison, compare
+    from .memory import memory_per_call, memory_per_connection
     from .memory_cost import MemoryCost
     from .results import Results
+    from .sampler import Sampler
     from .search import MaxRate, find_max_rate, until_precise
     from .sweep import Sweep
+    from .targets import (
+        Async,
+        GoServer,
+        Keepalive,
+        Link,
+        Mirror,
+        Pool,
+        Process,
+        PruneBelow,
+        Rate,
+        Semaphore,
+        Server,
+        StreamWorkers,
+        ThreadPerCall,
+    )
 
+__version__ = "0.1.0"
 
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    if name in _LATE_ROOMS:
-        return import_module(f"{__name__}.{name}")
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
-    globals()[name] = found
-    return found
+_LATE = {
+    "Async": "targets",
+    "Checkup": "checkup",
+    "Comparison": "comparison",
+    "GoServer": "targets",
+    "Keepalive": "targets",
+    "Link": "targets",
+    "MaxRate": "search",
+    "MemoryCost": "memory_cost",
+    "Mirror": "targets",
+    "Pool": "targets",
+    "Process": "targets",
+    "PruneBelow": "targets",
+    "Rate": "targets",
+    "Results": "results",
+    "Sampler": "sampler",
+    "Semaphore": "targets",
+    "Server": "targets",
+    "StreamWorkers": "targets",
+    "Sweep": "sweep",
+    "ThreadPerCall": "targets",
+    "compare": "comparison",
+    "doctor": "checkup",
+    "experiments": "",
+    "find_max_rate": "search",
+    "memory_per_call": "memory",
+    "memory_per_connection": "memory",
+    "plot": "",
+    "stats": "",
+    "until_precise": "search",
+}
+__getattr__ = importer(globals(), _LATE)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LATE, *_LATE_ROOMS])
+    return sorted({*globals(), *_LATE})
 
 
 __all__ = [

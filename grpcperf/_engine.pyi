@@ -40,11 +40,11 @@ def handshakes(
     alpn: bool = True,
     server_pid: int = 0,
 ) -> dict[str, Any]:
-    """Make `count` connections to `target` (as probe resolved it), one after the other, behind one that does not
-    count; with `resume` in the Tls each takes up the session before it. `timeout` is of each. each: list of
-    {connect_s, tls_s, settings_s (until the peer's first bytes of HTTP/2; None: it closed instead), resumed,
-    sent, received (bytes of TLS by the end of its handshake)}; server_cpu_s: of all of them together (None
-    without `server_pid`)."""
+    """Make `count` connections to `target` (as probe resolved it), one after the other, behind one that does
+    not count; with `resume` in the Tls each takes up the session before it. `timeout` is of each. each: list
+    of {connect_s, tls_s, settings_s (until the peer's first bytes of HTTP/2; None: it closed instead),
+    resumed, sent, received (bytes of TLS by the end of its handshake)}; server_cpu_s: of all of them
+    together (None without `server_pid`)."""
 
 def benchmark_request(request_size: int, response_size: int, seed: int = 0) -> bytes:
     """A serialized grpc.testing.SimpleRequest, its payload random bytes of that seed."""

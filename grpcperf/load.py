@@ -17,7 +17,6 @@ from grpcperf.progress import Progress
 from grpcperf.result import Result
 from grpcperf.schedule import engine_schedule
 from grpcperf.spec import Load
-from grpcperf.targets.channel_args import engine_args
 from grpcperf.targets.target import Measurable, as_target, host_of
 from grpcperf.threads import require_client_threads
 
@@ -315,6 +314,8 @@ def unmeasured(spec: Load) -> Result:
 
 def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
     """The Client of _engine.pyi. C core takes compression as one of its arguments, by number."""
+    from grpcperf.targets.channel_args import engine_args  # its table costs the import of the package
+
     channel_args = engine_args(spec.channel_args)
     if spec.transport == "core" and spec.keepalive is not None:
         channel_args |= spec.keepalive.client_args()
