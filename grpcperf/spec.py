@@ -306,9 +306,7 @@ class Load:
         for name in ("concurrency", "max_in_flight"):
             self._set(name, self._checked_in_flight(name))
         if self.calls_per_connection is not None:
-            self._set(
-                "calls_per_connection", units.count(self.calls_per_connection, "calls_per_connection")
-            )
+            self._set("calls_per_connection", units.count(self.calls_per_connection, "calls_per_connection"))
         self._set("threads", units.count(self.threads, "threads", high=1024))
         if self.threads > self.connections:
             raise InvalidRequest(
