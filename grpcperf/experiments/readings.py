@@ -3,6 +3,7 @@ that costs it."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,8 @@ from grpcperf.result import Finding
 from grpcperf.targets import GoServer, Measurable
 
 KIB = 1024
+IDLE_S = 5.0
+LOOK_S = 0.01
 TOP = 5  # functions of a profile that are kept
 
 
@@ -78,8 +81,16 @@ def held_calls(
             require_running(kit, server.name, held.running, calls)
             if look is not None:
                 look(target)
+        await_idle(target)
         after = memory_at_rest(target)
     return Readings(count=calls, before=before, held=during, after=after)
+
+
+def await_idle(target: Measurable) -> None:
+    """Wait for the handlers to end of calls that are over for their client: some seconds at most."""
+    end = time.monotonic() + IDLE_S
+    while target.has_counters and target.counters().running and time.monotonic() < end:
+        time.sleep(LOOK_S)
 
 
 def require_running(kit: Kit, server: str, running: int, calls: int) -> None:

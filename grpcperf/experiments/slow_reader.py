@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grpcperf import units
 from grpcperf.experiments.clients import LONG_S, await_running, command, kill
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import KIB, Readings, has, keep_heap, require_running
+from grpcperf.experiments.readings import KIB, Readings, await_idle, has, keep_heap, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, look
 from grpcperf.hold import hold
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 BLOCKED_CPUS = 0.1  # a server that uses less than this of a CPU does not send
 BLOCKED_S = 15.0  # for all streams to be blocked
-GONE_S = 5.0
 
 
 def measure(
@@ -63,7 +62,7 @@ def _one(kit: Kit, server: ServerKind, streams: int, size: int) -> Row:
             held = memory_at_rest(target)
             keep_heap(kit, f"{server.name}, {streams:,} streams of {size:,} B", target)
             kill(client)
-        _await_end(target)
+        await_idle(target)
         after = memory_at_rest(target)
     readings = Readings(count=streams, before=before, held=held, after=after)
     memory = readings.memory("stream")
@@ -93,12 +92,6 @@ def _is_blocked(target: Measurable) -> bool:
 def _cpu_s(target: Measurable) -> float:
     memory = target.memstats()
     return (memory.cpu_user_s or 0.0) + (memory.cpu_system_s or 0.0)
-
-
-def _await_end(target: Measurable) -> None:
-    end = time.monotonic() + GONE_S
-    while target.counters().running and time.monotonic() < end:
-        time.sleep(LOOK_S / 10)
 
 
 def _tasks(readings: Readings) -> float | None:
