@@ -166,6 +166,18 @@ static enum gp_io check_alpn(struct gp_stream_tls *tls, struct gp_error *err)
     return GP_IO_ERROR;
 }
 
+/* A server may renew the ticket as it takes up a session of TLS 1.2. OpenSSL then forbids the old session,
+ * and calls nobody for the new one. */
+static void keep_renewed(struct gp_stream_tls *tls)
+{
+    struct gp_tls *shared = tls->shared;
+
+    if (!shared->resume || SSL_version(tls->ssl) != TLS1_2_VERSION || !SSL_session_reused(tls->ssl))
+        return;
+    SSL_SESSION_free(shared->session);
+    shared->session = SSL_get1_session(tls->ssl);
+}
+
 static enum gp_io handshake(struct gp_stream *stream, struct gp_error *err)
 {
     struct gp_stream_tls *tls = stream->tls;
@@ -187,6 +199,7 @@ static enum gp_io handshake(struct gp_stream *stream, struct gp_error *err)
         return failed(tls, SSL_ERROR_SYSCALL, err);
     if (done != 1 || sent == GP_IO_AGAIN)
         return GP_IO_AGAIN;
+    keep_renewed(tls);
     return check_alpn(tls, err);
 }
 

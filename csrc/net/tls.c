@@ -265,6 +265,7 @@ static int set_protocol(struct gp_tls *tls, const struct gp_tls_opts *opts, stru
 {
     static const unsigned char h2[] = {2, 'h', '2'};
 
+    tls->resume = opts->resume;
     tls->without_alpn = opts->without_alpn;
     if (set_versions(tls, opts, err) != 0)
         return -1;

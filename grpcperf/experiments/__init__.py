@@ -24,6 +24,7 @@ NAMES = (
     "connections-curve",
     "concurrency-curve",
     "unary-vs-stream",
+    "handshake",
     "transport-tuning",
     "server-threads",
     "deadline-pruning",

@@ -273,9 +273,9 @@ static void a_reset_is_named(void)
 
 /* --- sessions ---------------------------------------------------------------------------------- */
 
-static int connect_often(enum gp_tls_version version, bool resume, unsigned times)
+static int connect_often(enum gp_tls_version version, bool resume, bool renews, unsigned times)
 {
-    struct tls_peer peer = {.identity = &identity, .alpn = "h2", .says = "hi", .size = 2};
+    struct tls_peer peer = {.identity = &identity, .alpn = "h2", .says = "hi", .size = 2, .renews = renews};
     struct gp_tls *tls = make_tls(resume, version);
     struct gp_error err = {0};
     struct gp_stream stream;
@@ -298,10 +298,11 @@ static int connect_often(enum gp_tls_version version, bool resume, unsigned time
 
 static void sessions_are_resumed_when_asked_for(void)
 {
-    CHECK(connect_often(GP_TLS_1_2, true, 5) == 4);
-    CHECK(connect_often(GP_TLS_1_3, true, 5) == 4);
-    CHECK(connect_often(GP_TLS_1_2, false, 3) == 0);
-    CHECK(connect_often(GP_TLS_1_3, false, 3) == 0);
+    CHECK(connect_often(GP_TLS_1_2, true, false, 5) == 4);
+    CHECK(connect_often(GP_TLS_1_3, true, false, 5) == 4);
+    CHECK(connect_often(GP_TLS_1_2, true, true, 5) == 4);
+    CHECK(connect_often(GP_TLS_1_2, false, false, 3) == 0);
+    CHECK(connect_often(GP_TLS_1_3, false, false, 3) == 0);
 }
 
 /* A connection that ended badly does not spoil the session for the next. */

@@ -33,6 +33,7 @@ struct tls_peer {
     unsigned echoes;  /* so many, then it ends; 0: until the client does */
     bool abrupt;      /* close the socket without a word of TLS */
     bool reset;       /* likewise, by RST */
+    bool renews;      /* another ticket for each session that is taken up */
     const char *says; /* at first, of `size` */
     size_t size;
     const char *later; /* of `later_size`, when something has come, instead of its echo */
@@ -166,6 +167,12 @@ static inline void *tls_run(void *argument)
     }
 }
 
+static inline SSL_TICKET_RETURN tls_renew(SSL *ssl, SSL_SESSION *session, const unsigned char *name,
+                                          size_t size, SSL_TICKET_STATUS status, void *unused)
+{
+    return status == SSL_TICKET_SUCCESS ? SSL_TICKET_RETURN_USE_RENEW : SSL_TICKET_RETURN_IGNORE_RENEW;
+}
+
 static inline void tls_peer_start(struct tls_peer *peer)
 {
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -178,6 +185,8 @@ static inline void tls_peer_start(struct tls_peer *peer)
     SSL_CTX_set_alpn_select_cb(peer->context, tls_choose, peer);
     SSL_CTX_set_client_hello_cb(peer->context, tls_hello, peer);
     SSL_CTX_set_session_id_context(peer->context, (const unsigned char *)"t", 1);
+    if (peer->renews)
+        SSL_CTX_set_session_ticket_cb(peer->context, NULL, tls_renew, NULL);
     if (peer->groups)
         CHECK(SSL_CTX_set1_groups_list(peer->context, peer->groups) == 1);
     tls_load(peer);

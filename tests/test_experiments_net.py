@@ -1,0 +1,54 @@
+"""The experiments over a network: their rows, and shapes by ratio or count, in very small sizes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from grpcperf import experiments
+from grpcperf.experiments import Report
+
+
+def report_of(name: str, **parameters: Any) -> Report:
+    report = experiments.find(name)(progress=False, **parameters)
+    assert report.rows
+    assert all(set(report.experiment.columns) <= set(row) for row in report.rows)
+    assert report.verdict.strip().endswith(".")
+    json.dumps(report.as_dict(), allow_nan=False)
+    for number in range(len(report.experiment.figures(report))):
+        assert report.plot(number).get_xlabel()
+    assert report._repr_html_()
+    return report
+
+
+@pytest.mark.parametrize("server", ["native", "grpc-go"])
+def test_a_resumed_handshake_is_smaller(server: str) -> None:
+    report = report_of("handshake", servers=[server], count=8)
+    assert len(report.rows) == 9
+    assert report.valid
+    assert not report.findings
+    for version in ("tls12", "tls13"):
+        for alpn in (True, False):
+            (full,), (resumed,) = (
+                report.select(transport_security=version, alpn=alpn, resumed=way) for way in (False, True)
+            )
+            assert resumed["bytes_on_wire"] < 0.85 * full["bytes_on_wire"]
+            assert resumed["resumed_share"] == 1
+            assert full["usable"] is alpn
+            assert full["server_cpu_us"] > 0
+    (plain,) = report.select(transport_security="plaintext")
+    assert plain["bytes_on_wire"] == 0
+    assert plain["usable"]
+    assert plain["handshake_p50_us"] < min(row["handshake_p50_us"] for row in report.rows[1:])
+    assert "without ALPN" in report.verdict
+
+
+def test_a_handshake_over_distance_is_round_trips() -> None:
+    """TCP's one, TLS 1.2's two, of which a ticket saves one, and TLS 1.3's one. A busy machine adds to them."""
+    report = report_of("handshake", servers=["native"], delays=["15ms"], count=3)
+    least = {("tls12", False): 3, ("tls12", True): 2, ("tls13", False): 2, ("tls13", True): 2}
+    for row in report.rows:
+        if row["alpn"]:
+            trips = row["handshake_p50_us"] / 30e3
+            wanted = least[row["transport_security"], row["resumed"]]
+            assert wanted <= trips < wanted + 1.5
