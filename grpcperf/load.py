@@ -158,14 +158,14 @@ class LoadRun:
         except EngineError:
             if not interrupted:
                 raise
-            raw = dict(_NOTHING)  # it had not begun to measure
+            raw = dict(NOTHING)  # it had not begun to measure
         death = None
         if raw["server_died"]:
             death = "it was closed during the run" if self.target.closed else self.target.death()
         threadless = 0
         if "RESOURCE_EXHAUSTED" in raw["status"] and death is None:
             threadless = _refused_for_want_of_threads(self.target) - self._threadless
-        return _result(
+        return result_of(
             self.spec,
             raw,
             {**_live(self._peer.settings, raw["settings"]), "tls": self.target.tls is not None},
@@ -199,7 +199,7 @@ class LoadRun:
         return f"<LoadRun of {self.spec.kind} on {self.target!r}: {state}>"
 
 
-def _result(
+def result_of(
     spec: Load,
     raw: dict[str, Any],
     settings: Mapping[str, int | None],
@@ -262,7 +262,7 @@ _COUNTS = (
     *("ahead", "connected", "reconnects", "connections_opened", "tls_resumed"),
     *("bursts", "burst_calls", "largest_burst", "polls", "idle_polls"),
 )
-_NOTHING: Mapping[str, Any] = {
+NOTHING: Mapping[str, Any] = {
     "status": {},
     **dict.fromkeys(_HISTOGRAMS, _EMPTY),
     **dict.fromkeys(_COUNTS, 0),
@@ -309,7 +309,7 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
 
 def unmeasured(spec: Load) -> Result:
     """The result of a run that was interrupted before it could measure anything."""
-    return _result(spec, dict(_NOTHING), {}, interrupted=True)
+    return result_of(spec, dict(NOTHING), {}, interrupted=True)
 
 
 def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:

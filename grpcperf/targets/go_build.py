@@ -1,4 +1,5 @@
-"""The Go server's executable: built from the source in this package, once for each version of grpc-go."""
+"""Our Go programs, server and client: built from the source in this package, once for each version of
+grpc-go."""
 
 from __future__ import annotations
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+SERVER, CLIENT = "goserver", "goclient"  # folders of this package
+_PREFIXES = {SERVER: "grpc-go", CLIENT: "grpc-go-client"}
+_NOUNS = {SERVER: "gp.GoServer", CLIENT: "the grpc-go client"}
 _MODULE = "google.golang.org/grpc"
 _FACTS = ("GOVERSION", "GOFLAGS", "GOARCH", "GOAMD64", "GOARM64", "GOEXPERIMENT", "GOFIPS140")
 # Until then a call's metadata was not shown to what looks at it first (goserver/header.go).
@@ -26,8 +30,8 @@ _NO_MODULES = ("reading ", "dial tcp", "lookup disabled", "no such host", "i/o t
 _TELLING_LINES = 8
 
 
-def build(version: str) -> Path:
-    """The executable of the server with that version of grpc-go, built now when it is not there yet.
+def build(version: str, program: str = SERVER) -> Path:
+    """The executable of a program with that version of grpc-go, built now when it is not there yet.
 
     It is kept in $XDG_CACHE_HOME (or ~/.cache)/grpcperf/go by the versions of grpc-go and Go and by our
     source. The first build of a version downloads modules as the user's Go is set up to, and takes up to a
@@ -35,10 +39,10 @@ def build(version: str) -> Path:
     does not exist, and when the build fails, with the reason.
     """
     number = check_version(version)
-    go = _find_go(number)
+    go = _find_go(number, program)
     facts = _facts(go)
-    source = dict(_source())
-    name = f"grpc-go-{number}-{facts['GOVERSION']}-{_digest(facts, source)}"
+    source = dict(_source(program))
+    name = f"{_PREFIXES[program]}-{number}-{facts['GOVERSION']}-{_digest(facts, source)}"
     path = _folder() / name
     if not path.is_file():
         _build_once(go, number, facts["GOVERSION"], source, path)
@@ -53,11 +57,11 @@ def check_version(version: object) -> str:
     return text
 
 
-def _find_go(version: str) -> str:
+def _find_go(version: str, program: str) -> str:
     found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if found is None:
         raise EngineError(
-            f"gp.GoServer is built from source (grpc-go {version}), and there is no `go` on the PATH: "
+            f"{_NOUNS[program]} is built from source (grpc-go {version}), and there is no `go` on the PATH: "
             "install Go from go.dev/dl, or golang-go (Debian, Ubuntu) where that is new enough"
         )
     return found
@@ -73,10 +77,10 @@ def _facts(go: str) -> dict[str, str]:
     return {name: str(value) for name, value in json.loads(done.stdout).items()}
 
 
-def _source() -> Iterator[tuple[str, bytes]]:
+def _source(program: str) -> Iterator[tuple[str, bytes]]:
     from importlib.resources import files
 
-    found = [each for each in files("grpcperf").joinpath("goserver").iterdir() if each.name.endswith(".go")]
+    found = [each for each in files("grpcperf").joinpath(program).iterdir() if each.name.endswith(".go")]
     for each in sorted(found, key=lambda each: each.name):
         yield each.name, each.read_bytes()
 
@@ -109,7 +113,7 @@ def _build_once(go: str, version: str, go_version: str, source: dict[str, bytes]
                 made = _build_in(folder, go, version, go_version, source)
                 os.replace(made, path)
     except OSError as error:
-        raise EngineError(f"the Go server cannot be built in {path.parent}: {error}") from None
+        raise EngineError(f"{path.name} cannot be built in {path.parent}: {error}") from None
 
 
 def _build_in(folder: str, go: str, version: str, go_version: str, source: dict[str, bytes]) -> str:
@@ -120,9 +124,9 @@ def _build_in(folder: str, go: str, version: str, go_version: str, source: dict[
     # settings (GODEBUG), which are not what is compared.
     language = re.match(r"go(\d+\.\d+)", go_version.removeprefix("devel "))
     with open(os.path.join(folder, "go.mod"), "w", encoding="utf-8") as file:
-        file.write("module grpcperf/goserver\n\n")
+        file.write("module grpcperf/goprogram\n\n")
         file.write(f"go {language[1] if language else '1.21'}\n\nrequire {_MODULE} v{version}\n")
-    made = os.path.join(folder, "server")
+    made = os.path.join(folder, "program")
     old = tuple(map(int, version.split(".")[:2])) < _HEADER_SINCE
     tags = ["-tags", "grpc_tap_without_header"] if old else []
     done = _run([go, "build", "-mod=mod", "-trimpath", *tags, "-o", made, "."], cwd=folder)
@@ -133,7 +137,7 @@ def _build_in(folder: str, go: str, version: str, go_version: str, source: dict[
 
 def _run(command: list[str], cwd: str | None) -> subprocess.CompletedProcess[str]:
     """In a process group of its own, so that what it started ends with it when this is interrupted."""
-    # The server needs no C, so whether there is a C compiler must not matter; nor where the folder is.
+    # Neither needs C, so whether there is a C compiler must not matter; nor where the folder is.
     environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off"}
     options: dict[str, Any] = {"cwd": cwd, "env": environment, "process_group": 0}
     pipes: dict[str, Any] = {
@@ -158,7 +162,7 @@ def _failure(version: str, stderr: str) -> EngineError:
         return EngineError(
             f"grpc-go {version} has not been built here before, and its modules cannot be downloaded: {said}"
         )
-    return EngineError(f"the server does not build with grpc-go {version}: {said}")
+    return EngineError(f"our program does not build with grpc-go {version}: {said}")
 
 
 def _telling(stderr: str) -> str:
