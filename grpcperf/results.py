@@ -45,12 +45,26 @@ class Record:
         form = self.histograms.get(name)
         return Histogram() if form is None else Histogram.from_json(form)
 
+    def value(self, name: str) -> Any:
+        """One cell, by the name of a column; None where the record does not have it."""
+        if name in self.point:
+            told = (self.row or {}).get(name)
+            return told if _is_plain_form(self.point[name], told) else self.point[name]
+        row = self.row or {}
+        if name in row and not isinstance(row[name], Mapping | list | tuple):
+            return row[name]
+        return self.cells().get(name)
+
+    def has(self, name: str) -> bool:
+        """Whether it has such a column, be its value known or not."""
+        return name in self.point or name in (self.row or {}) or name in self.cells()
+
     def flat(self) -> dict[str, Any]:
         """One flat row: the point, what was measured, `valid`, `findings` (codes), `error`. Axes that the row
         tells in their plain form ("64KiB" as 65536) have that."""
         made = {**self.point, "repeat": self.repeat}
         for name, value in (self.row or {}).items():
-            if name not in self.point or isinstance(self.point[name], str) != isinstance(value, str):
+            if name not in self.point or _is_plain_form(self.point[name], value):
                 made[name] = value
         codes = [finding.code for finding in self.findings]
         made |= {"valid": self.valid, "findings": made.get("findings", codes), "error": self.error}
@@ -85,7 +99,8 @@ class Record:
         """Of what a sweep's function returned: a Result, a mapping of its own numbers, or anything with
         row() or as_dict(). Raises InvalidRequest for all else."""
         if isinstance(measured, Result):
-            histograms = {name: getattr(measured, name).to_json() for name in HISTOGRAMS}
+            kept = [name for name in HISTOGRAMS if name != "service_time" or measured.spec.is_open_loop]
+            histograms = {name: getattr(measured, name).to_json() for name in kept}
             row = measured.row()
             return cls(row=row, findings=measured.findings, histograms=histograms, **about)
         for name in ("row", "as_dict"):
@@ -207,9 +222,9 @@ class Results(Sequence[Record]):
         """Raise InvalidRequest for a name that no row has, with those nearest to it."""
         from grpcperf.spec import refuse_unknown
 
-        if self.records:
-            known = dict.fromkeys(name for record in self for name in (*record.cells(), *record.flat()))
-            refuse_unknown(names, known, "column")
+        missing = [name for name in names if self.records and not any(record.has(name) for record in self)]
+        if missing:
+            refuse_unknown(missing, dict.fromkeys(name for row in self.table() for name in row), "column")
 
     # --- files
 
@@ -247,6 +262,11 @@ class Results(Sequence[Record]):
         from grpcperf import tables
 
         return tables.results_table(self)
+
+
+def _is_plain_form(given: Any, told: Any) -> bool:
+    """Whether a row tells the plain form of what was given for an axis: 65536 of "64KiB"."""
+    return isinstance(given, str) and told is not None and not isinstance(told, str)
 
 
 def latest(lines: Iterable[Mapping[str, Any]]) -> dict[str, Record]:

@@ -35,16 +35,15 @@ def summarise(results: Results, metric: str, axes: Sequence[str] | None = None) 
     numbers. Raises InvalidRequest for a name that is in no row."""
     axes = results.axes if axes is None else axes
     results.require([*axes, metric])
-    groups: dict[tuple[Any, ...], list[tuple[dict[str, Any], Record]]] = {}
+    groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in results:
-        row = record.cells()
-        groups.setdefault(tuple(row.get(axis) for axis in axes), []).append((row, record))
+        groups.setdefault(tuple(record.value(axis) for axis in axes), []).append(record)
     ordered = sorted(groups.items(), key=lambda item: [_rank(value) for value in item[0]])
     return [_summary(dict(zip(axes, key, strict=True)), metric, group) for key, group in ordered]
 
 
-def _summary(point: dict[str, Any], metric: str, group: list[tuple[dict[str, Any], Record]]) -> Summary:
-    known = [row.get(metric) for row, _ in group]
+def _summary(point: dict[str, Any], metric: str, group: list[Record]) -> Summary:
+    known = [record.value(metric) for record in group]
     values = [float(value) for value in known if isinstance(value, int | float)]
     bounds = mean_interval(values) if len(values) >= FEWEST_REPEATS else None
     floor = 0.0 if min(values, default=0) >= 0 else float("-inf")
@@ -54,7 +53,7 @@ def _summary(point: dict[str, Any], metric: str, group: list[tuple[dict[str, Any
         low=None if bounds is None else max(floor, bounds.low),
         high=None if bounds is None else bounds.high,
         repeats=len(values),
-        valid=all(record.valid for _, record in group),
+        valid=all(record.valid for record in group),
     )
 
 
