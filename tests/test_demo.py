@@ -52,7 +52,8 @@ def read_page(path):
     parser.feed(text)
     assert parser.open == []
     # Nothing from elsewhere.
-    assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//|@import|fetch\(|<script|url\(["\']?http', text)
+    assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//|@import|fetch\(|<script |url\(["\']?http', text)
+    assert text.count("<script") == 1  # the page's own, which sorts tables
     return text, " ".join(parser.text)
 
 
@@ -191,7 +192,7 @@ def test_no_page_can_be_in_a_folder_that_is_gone(tmp_path, monkeypatch):
 def test_texts_are_escaped():
     table = Table(columns=["<a>"], rows=[["<script>x</script>"]])
     text = render(Page(title="<b>", lead="&", sections=[Section(title="<i>", table=table)]))
-    assert "<script>" not in text
+    assert "<script>x" not in text
     assert "&lt;script&gt;" in text
 
 
