@@ -234,8 +234,11 @@ void wire_on_headers(struct gp_wire *wire, const struct gp_frame *frame, const u
 
 /* --- DATA -------------------------------------------------------------------------------------- */
 
-/* What is read is given back when half of a window has been used, so that updates are few (6.9). The frame
- * counts as a whole, its padding included (6.1). */
+/* What is read is given back when an eighth of a window has been used: updates are few (6.9), and the most
+ * that is not given back, by which a far peer's window is smaller, is little. The frame counts as a whole,
+ * its padding included (6.1). */
+#define GIVE_BACK 8u
+
 static bool use_connection_window(struct gp_wire *wire, uint32_t bytes)
 {
     wire->granted -= bytes;
@@ -243,7 +246,7 @@ static bool use_connection_window(struct gp_wire *wire, uint32_t bytes)
         wire_fail(wire, GP_H2_FLOW_CONTROL_ERROR, "more DATA than the connection's window allows");
         return false;
     }
-    if (wire->granted <= wire->connection_window / 2) {
+    if (wire->granted <= wire->connection_window - wire->connection_window / GIVE_BACK) {
         wire_put_u32(wire, GP_FRAME_WINDOW_UPDATE, 0, (uint32_t)(wire->connection_window - wire->granted));
         wire->granted = wire->connection_window;
     }
@@ -261,7 +264,7 @@ static bool use_stream_window(struct gp_wire *wire, uint32_t id, const struct gp
         return false;
     }
     call->consumed += frame->length;
-    if (call->consumed > wire->stream_window / 2 && !(frame->flags & GP_FLAG_END_STREAM)) {
+    if (call->consumed > wire->stream_window / GIVE_BACK && !(frame->flags & GP_FLAG_END_STREAM)) {
         wire_put_u32(wire, GP_FRAME_WINDOW_UPDATE, frame->stream_id, call->consumed);
         call->consumed = 0;
     }

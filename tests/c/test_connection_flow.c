@@ -171,7 +171,7 @@ static void streams_take_turns(void)
 
 /* --- what we receive --------------------------------------------------------------------------- */
 
-static void windows_are_given_back_by_halves(void)
+static void windows_are_given_back_by_eighths(void)
 {
     struct peer peer;
     const uint8_t *update;
@@ -181,20 +181,20 @@ static void windows_are_given_back_by_halves(void)
                                          .connection_window = 150000});
     gp_wire_submit(peer.wire, 0, NOW);
     put_headers(&script, 1, 0, HEADERS_OK);
-    put_message(&script, 1, 0, 49995);
+    put_message(&script, 1, 0, 12495);
     CHECK(peer_say(&peer, &script) == 0);
     look_away(&peer);
     CHECK(peer_count(&peer, GP_FRAME_WINDOW_UPDATE, 1) == 0);
-    put_message(&script, 1, 0, 9995);
+    put_message(&script, 1, 0, 2495);
     CHECK(peer_say(&peer, &script) == 0);
     update = peer_find(&peer, GP_FRAME_WINDOW_UPDATE, 1, NULL);
-    CHECK(update && gp_get_u32(update) == 60000);
+    CHECK(update && gp_get_u32(update) == 15000);
     CHECK(peer_count(&peer, GP_FRAME_WINDOW_UPDATE, 0) == 0);
     put_frame(&script, GP_FRAME_DATA, GP_FLAG_PADDED, 1, "\7\0\0\0\0\0\0\0", 8); /* padding counts, too */
-    put_message(&script, 1, 0, 14987);
+    put_message(&script, 1, 0, 4987);
     CHECK(peer_say(&peer, &script) == 0);
     update = peer_find(&peer, GP_FRAME_WINDOW_UPDATE, 0, NULL);
-    CHECK(update && gp_get_u32(update) == 75000);
+    CHECK(update && gp_get_u32(update) == 20000);
     peer_close(&peer);
 }
 
@@ -553,7 +553,7 @@ int main(void)
     max_frame_size_is_the_peers();
     windows_may_be_as_large_as_can_be_said();
     streams_take_turns();
-    windows_are_given_back_by_halves();
+    windows_are_given_back_by_eighths();
     closed_streams_count_for_the_connection_only();
     small_connection_window_is_reached_by_silence();
     settings_are_acknowledged();

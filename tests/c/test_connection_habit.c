@@ -75,7 +75,7 @@ static void windows_are_kept(void)
     CHECK(peer_say(&peer, &script) == 0 && peer.event_count == 55 && peer.wire->habit.good);
     while ((update = peer_find(&peer, GP_FRAME_WINDOW_UPDATE, 0, NULL)))
         given += gp_get_u32(update);
-    CHECK(given == 70000 - 65535 + 108000); /* of 110,000: each 36,000 of them, half the window and a bit */
+    CHECK(given == 70000 - 65535 + 110000); /* each 10,000 of them, an eighth of the window and a bit */
     struct gp_wire_stats stats;
     gp_wire_stats(peer.wire, &stats);
     CHECK(stats.messages_received == 55 && stats.bytes_received > bytes && stats.bytes_received < 2 * bytes);
