@@ -226,12 +226,12 @@ static void small_connection_window_is_reached_by_silence(void)
     CHECK(peer_count(&peer, GP_FRAME_WINDOW_UPDATE, 0) == 0);
     gp_wire_submit(peer.wire, 0, NOW);
     put_headers(&script, 1, 0, HEADERS_OK);
-    put_message(&script, 1, 0, 55530 - 5);
+    put_message(&script, 1, 0, 48030 - 5);
     CHECK(peer_say(&peer, &script) == 0 && peer_count(&peer, GP_FRAME_WINDOW_UPDATE, 0) == 0);
     put_message(&script, 1, 0, 0);
     CHECK(peer_say(&peer, &script) == 0);
     update = peer_find(&peer, GP_FRAME_WINDOW_UPDATE, 0, NULL);
-    CHECK(update && gp_get_u32(update) == 10000);
+    CHECK(update && gp_get_u32(update) == 2500);
     peer_close(&peer);
 }
 
