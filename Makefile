@@ -33,7 +33,7 @@ test-py: install ## the Python tests, against the installed package
 lint: $(BIN)/.dev ## ruff, mypy, clang-format
 	$(BIN)/ruff check grpcperf grpcperf_command.py tests
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
+	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'csrc/*.[ch]' 'csrc/*.cc' 'tests/*.[ch]')
 
 bench: build/release/.installed build/bench/build.ninja ## speed, as one table of figures and ratios (not a test)
 	@meson compile -C build/bench bare_core_client connection_loop
@@ -52,7 +52,7 @@ fuzz: $(BIN)/.dev ## a minute of libFuzzer on the wire room, from the kept corpu
 
 format: $(BIN)/.dev ## rewrite sources in the project's format
 	$(BIN)/ruff check --fix-only -q grpcperf grpcperf_command.py tests
-	$(BIN)/clang-format -i $$(git ls-files 'csrc/*.[ch]' 'tests/*.[ch]')
+	$(BIN)/clang-format -i $$(git ls-files 'csrc/*.[ch]' 'csrc/*.cc' 'tests/*.[ch]')
 
 deps: ## install the system's packages that are missing (apt, as root or with sudo)
 	@bash tools/install-deps.sh "$(PYTHON)"

@@ -21,21 +21,35 @@ command -v chromium >/dev/null || command -v google-chrome >/dev/null || missing
 "$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 "$python" -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' \
   2>/dev/null || missing+=(python3-dev)
-[ ${#missing[@]} -eq 0 ] && exit 0
+# Codecs that are compared with protobuf-c: each is left out of the build where its library is missing.
+optional=()
+pkg-config --exists msgpack-c 2>/dev/null || pkg-config --exists msgpack 2>/dev/null || optional+=(libmsgpack-dev)
+pkg-config --exists flatbuffers 2>/dev/null || optional+=(libflatbuffers-dev)
+command -v flatc >/dev/null || optional+=(flatbuffers-compiler)
+command -v c++ >/dev/null || optional+=(g++)
+[ $((${#missing[@]} + ${#optional[@]})) -eq 0 ] && exit 0
 
 packages=("${missing[@]/#ninja/ninja-build}")
-if ! command -v apt-get >/dev/null; then
-  echo "grpcperf needs these Debian packages, or your system's equivalents: ${packages[*]}" >&2
-  exit 1
-fi
+give_up() { # nothing can be installed here, which is an error when something is needed
+  [ ${#packages[@]} -eq 0 ] || { echo "$1 ${packages[*]}" >&2; exit 1; }
+  echo "left out, for they are not installed: ${optional[*]}" >&2
+  exit 0
+}
+command -v apt-get >/dev/null || give_up "grpcperf needs these Debian packages, or your system's equivalents:"
 sudo=()
 if [ "$(id -u)" -ne 0 ]; then
-  command -v sudo >/dev/null || { echo "as root, please: apt-get install ${packages[*]}" >&2; exit 1; }
+  command -v sudo >/dev/null || give_up "as root, please: apt-get install"
   sudo=(sudo)
 fi
-echo "installing ${packages[*]}" >&2
+install() {
+  "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+echo "installing ${packages[*]} ${optional[*]}" >&2
 "${sudo[@]}" apt-get update -qq
-"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
+[ ${#packages[@]} -eq 0 ] || install "${packages[@]}"
+for package in "${optional[@]}"; do
+  install "$package" || echo "left out, for it cannot be installed: $package" >&2
+done
 # Only nginx's program is wanted, not a web server on this machine.
 if [[ " ${packages[*]} " == *" nginx "* ]] && [ -d /run/systemd/system ]; then
   "${sudo[@]}" systemctl disable --quiet --now nginx || true
