@@ -71,10 +71,11 @@ def measure(
     """`calls` at once on one connection, each with a handler that waits; with the long one only where nothing
     limits, for a limit would make it minutes."""
     for server in kit.servers(servers):
-        for one in known_limits(limit):
-            if not one.is_of(server):
-                kit.skip(f"{server.name}, {one.name}", "it has no such thing")
-                continue
+        missing = [one.name for one in known_limits(limit) if not one.is_of(server)]
+        if missing:
+            why = "grpc-go has no such thing" if server.is_go else "how its calls get threads is given"
+            kit.skip(f"{_words(missing)} on {server.name}", why)
+        for one in [one for one in known_limits(limit) if one.name not in missing]:
             for wait_ms in [handler_ms] if one.limits else [handler_ms, long_handler_ms]:
                 kit.say(server=server.name, limit=one.name, handler_ms=wait_ms)
                 row = kit.repeat(repeats, lambda: _one(kit, server, one, calls, wait_ms))  # noqa: B023
@@ -122,10 +123,24 @@ def verdict(report: Report) -> str:
         told += [f"{_words(list(free))} did not" if free else "all did"]
         told += [f"{row['limit']} refused {row['rejected']:,.0f}" for row in rows if row["rejected"]]
         parts.append(f"on {server} {', '.join(told)}")
-    number = report.parameters["limit"]
-    return (
-        f"Of {report.rows[0]['calls']:,} calls at once, {number:,} handlers were to run: {'; '.join(parts)}."
-    )
+    parts.append(_streams(report))
+    number, calls = report.parameters["limit"], report.rows[0]["calls"]
+    whole = "; ".join(filter(None, parts))
+    return f"Of {calls:,} calls at once, {number:,} handlers were to run: {whole}."
+
+
+def _streams(report: Report) -> str:
+    """What became of the claim that MaxConcurrentStreams limits by default and refuses."""
+    rows = [row for row in report.rows if row["limit"].startswith("max concurrent streams")]
+    if not rows:
+        return ""
+    refused = sum(row["rejected"] for row in rows)
+    told = f"refused {refused:,.0f}" if refused else "refused none, it made calls wait"
+    longest = max(row["handler_ms"] for row in report.rows)
+    free = report.select(limit="none", handler_ms=longest)
+    if free and all(row["peak_running"] == row["calls"] for row in free):
+        told += ", and by default there is no such limit"
+    return f"a limit on concurrent streams {told}"
 
 
 def _words(names: Sequence[str]) -> str:
@@ -137,12 +152,12 @@ def figures(report: Report) -> list[Figure]:
         "peak_running": Figure(
             title="Handlers that ran at once",
             draw=lambda ax: _draw(report, ax, "peak_running", "handlers"),
-            caption="The peak, by what was to limit it; with the handler's time where there are two.",
+            caption="The peak, by what was to limit it, and by the time that handlers take.",
         ),
         "elapsed_ms": Figure(
             title="Until all calls were done",
             draw=lambda ax: _draw(report, ax, "elapsed_ms", "ms"),
-            caption="Logarithmic. What limits makes the rest wait, or refuses it.",
+            caption="What limits makes the rest wait, or refuses it.",
         ),
     }
     return [figure for column, figure in drawn.items() if has(report, column)]
@@ -155,10 +170,11 @@ def _draw(report: Report, ax: Axes, column: str, unit: str) -> None:
     for at, server in enumerate(servers):
         rows = [row for row in report.select(server=server) if row[column] is not None]
         places = [names.index(_name(row)) + at * height for row in rows]
-        ax.barh(places, [row[column] for row in rows], height, color=look(at)["color"], label=server)
+        bars = ax.barh(places, [row[column] for row in rows], height, color=look(at)["color"], label=server)
+        ax.bar_label(bars, fmt="{:,.0f}", padding=3, fontsize="small")
     ax.set_yticks([place + 0.4 - height / 2 for place in range(len(names))], names)
     ax.invert_yaxis()
-    ax.set_xscale("log")
+    ax.margins(x=0.15)
     ax.set_xlabel(unit)
     ax.legend()
 

@@ -143,13 +143,17 @@ def figures(report: Report) -> list[Figure]:
             title="Memory of an idle connection",
             draw=lambda ax: _draw(report, ax),
             caption="Heap and, on top, stacks, for the largest number of connections, by size of buffers.",
-        )
+        ),
+        Figure(
+            title="CPU of a message, once they talk",
+            draw=lambda ax: _draw_cpu(report, ax),
+            caption="Of the server, for the largest number of connections.",
+        ),
     ]
 
 
 def _draw(report: Report, ax: Axes) -> None:
-    most = max(row["connections"] for row in report.rows)
-    rows = report.select(connections=most)
+    rows = _most(report)
     places = range(len(rows))
     left: list[float] = [0.0] * len(rows)
     for at, part in enumerate(("heap", "stack")):
@@ -161,6 +165,20 @@ def _draw(report: Report, ax: Axes) -> None:
     ax.invert_yaxis()
     ax.set_xlabel("KiB per connection")
     ax.legend()
+
+
+def _draw_cpu(report: Report, ax: Axes) -> None:
+    rows = _most(report)
+    places = range(len(rows))
+    ax.barh(places, [row["cpu_us_per_message"] or 0.0 for row in rows], color=look(2)["color"])
+    ax.set_yticks(list(places), [_name(row) for row in rows])
+    ax.invert_yaxis()
+    ax.set_xlabel("µs per message")
+
+
+def _most(report: Report) -> list[Mapping[str, Any]]:
+    """The rows with the largest number of connections."""
+    return report.select(connections=max(row["connections"] for row in report.rows))
 
 
 def _name(row: Mapping[str, Any]) -> str:

@@ -68,15 +68,18 @@ def held_calls(
     look: Callable[[Measurable], None] | None = None,
 ) -> Readings:
     """A fresh server with `calls` parked in it. What it makes once, and the connection of these calls, are in
-    `before`. `look` is called while all are there."""
+    `before`. Streams of messages from the client have exchanged one before they are parked, for a stream that
+    never did has not grown its stack yet. `look` is called while all are there."""
+    first = kind in ("bidi", "bidi_free", "client_stream")
     with server.start() as target:
-        with hold(target, calls=1, kind=kind):
+        with hold(target, calls=1, kind=kind, send_first=first):
             pass
-        held = hold(target, calls=calls, kind=kind, metadata=metadata, timeout=60)
+        held = hold(target, calls=calls, kind=kind, metadata=metadata, send_first=first, timeout=60)
         held.calls = 0
         with held:
             before = memory_at_rest(target)
             held.grow(calls)
+            _wait(lambda: target.has_counters and target.counters().parked < held.running)
             during = memory_at_rest(target)
             require_running(kit, server.name, held.running, calls)
             if look is not None:
@@ -88,8 +91,12 @@ def held_calls(
 
 def await_idle(target: Measurable) -> None:
     """Wait for the handlers to end of calls that are over for their client: some seconds at most."""
+    _wait(lambda: target.has_counters and target.counters().running > 0)
+
+
+def _wait(still: Callable[[], bool]) -> None:
     end = time.monotonic() + IDLE_S
-    while target.has_counters and target.counters().running and time.monotonic() < end:
+    while still() and time.monotonic() < end:
         time.sleep(LOOK_S)
 
 
