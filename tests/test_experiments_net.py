@@ -44,7 +44,7 @@ def test_a_resumed_handshake_is_smaller(server: str) -> None:
 
 
 def test_a_handshake_over_distance_is_round_trips() -> None:
-    """TCP's one, TLS 1.2's two, of which a ticket saves one, and TLS 1.3's one. A busy machine adds to them."""
+    """TCP's one, TLS 1.2's two, of which a ticket saves one, TLS 1.3's one; a busy machine adds to them."""
     report = report_of("handshake", servers=["native"], delays=["15ms"], count=3)
     least = {("tls12", False): 3, ("tls12", True): 2, ("tls13", False): 2, ("tls13", True): 2}
     for row in report.rows:
@@ -52,3 +52,28 @@ def test_a_handshake_over_distance_is_round_trips() -> None:
             trips = row["handshake_p50_us"] / 30e3
             wanted = least[row["transport_security"], row["resumed"]]
             assert wanted <= trips < wanted + 1.5
+
+
+def test_a_window_carries_itself_once_a_round_trip() -> None:
+    report = report_of(
+        "flow-control",
+        servers=["native", "grpc-go"],
+        windows=["64KiB", "256KiB"],
+        rtts=["20ms"],
+        duration=0.25,
+    )
+    static = [row for row in report.rows if row["window_limit_mib_per_s"] is not None]
+    assert {(row["server"], row["direction"]) for row in static} == {
+        *(("native", "download"), ("grpc-go", "download"), ("grpc-go", "upload")),
+    }
+    for row in static:
+        assert row["errors"] == 0
+        assert 0.4 < row["mib_per_s"] / row["window_limit_mib_per_s"] < 1.4, row
+    for server in ("native", "grpc-go"):
+        small, large = (
+            report.select(server=server, direction="download", window=size)[0] for size in (65536, 262144)
+        )
+        assert 2 < large["mib_per_s"] / small["mib_per_s"] < 8
+    own = report.select(server="native", window=None)
+    assert [row["setting"] for row in own] == ["bdp_probe", "no bdp_probe"]
+    assert own[0]["mib_per_s"] > 2 * max(row["mib_per_s"] for row in static if row["window"] == 65536)

@@ -25,6 +25,7 @@ NAMES = (
     "concurrency-curve",
     "unary-vs-stream",
     "handshake",
+    "flow-control",
     "transport-tuning",
     "server-threads",
     "deadline-pruning",
