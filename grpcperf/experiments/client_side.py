@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from grpcperf.experiments.clients import await_running, holding
+from grpcperf import goclient
+from grpcperf.errors import EngineError
+from grpcperf.experiments.clients import await_running, go_holding, holding
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.readings import has, kib_each, known, require_running
 from grpcperf.experiments.report import Report
@@ -30,10 +32,15 @@ def measure(
 ) -> Iterator[Row]:
     """Memory: a client that holds so many calls against one that holds one. CPU: a load with so many in
     flight. The server is a native one."""
-    for client in clients:
-        one_of(client, "client", TRANSPORTS)
+    wanted = [one_of(client, "client", (*TRANSPORTS, goclient.NAME)) for client in clients]
     with Server() as target:
-        for client in clients:
+        for client in wanted:
+            if client == goclient.NAME:
+                try:
+                    goclient.build()
+                except EngineError as error:
+                    kit.skip(client, str(error))
+                    continue
             for count in calls:
                 kit.say(client=client, calls=count)
                 row = kit.repeat(repeats, lambda: _one(kit, target, client, count, duration))  # noqa: B023
@@ -42,21 +49,36 @@ def measure(
 
 def _one(kit: Kit, target: Measurable, client: str, calls: int, duration: float) -> Row:
     few, many = _held(kit, target, client, 1), _held(kit, target, client, calls)
-    result = load(target, transport=client, concurrency=calls, duration=duration, warmup=duration / 3)
-    kit.note(result, f"{client}, {calls:,} calls")
     return {
         "kib_per_call": kib_each(few, many, calls - 1, "rss_anon"),
         "heap_kib_per_call": kib_each(few, many, calls - 1, "heap_alloc"),
-        "cpu_us_per_call": result.client_cpu_us_per_call,
+        "cpu_us_per_call": _cpu_us(kit, target, client, calls, duration),
         "threads": many.threads,
     }
 
 
 def _held(kit: Kit, target: Measurable, client: str, calls: int) -> MemStats:
-    """The memory of a process that holds calls in the server."""
-    with holding(target, calls, "--transport", client, memstats="preload") as process:
+    """The memory of a process that holds calls in the server. Go's own heap cannot be counted from
+    outside."""
+    if client == goclient.NAME:
+        process = go_holding(target, calls)
+    else:
+        process = holding(target, calls, "--transport", client, memstats="preload")
+    with process:
         require_running(kit, f"{client} client", await_running(target, process, calls), calls)
         return memory_at_rest(process)
+
+
+def _cpu_us(kit: Kit, target: Measurable, client: str, calls: int, duration: float) -> float | None:
+    """CPU of the client for each call, with so many in flight."""
+    warmup = duration / 3
+    if client == goclient.NAME:
+        row = goclient.load(target, workers=calls, duration=duration, warmup=warmup)
+        cpu_us: float | None = row["client_cpu_us_per_call"]
+        return cpu_us
+    result = load(target, transport=client, concurrency=calls, duration=duration, warmup=warmup)
+    kit.note(result, f"{client}, {calls:,} calls")
+    return result.client_cpu_us_per_call
 
 
 def verdict(report: Report) -> str:
@@ -105,7 +127,12 @@ EXPERIMENT = Experiment(
     measure=measure,
     verdict=verdict,
     figures=figures,
-    quick={"clients": ["wire", "core"], "calls": [250, 1000], "duration": 0.3, "repeats": 1},
-    full={"clients": ["wire", "core"], "calls": [100, 1000, 10_000], "duration": 5.0, "repeats": 3},
+    quick={"clients": ["wire", "core", "grpc-go"], "calls": [250, 1000], "duration": 0.3, "repeats": 1},
+    full={
+        "clients": ["wire", "core", "grpc-go"],
+        "calls": [100, 1000, 10_000],
+        "duration": 5.0,
+        "repeats": 3,
+    },
     source="left open by the article; measured before: wire 149 B per call, a C-core client 15.0 KB",
 )

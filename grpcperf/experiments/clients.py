@@ -10,7 +10,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from grpcperf import goclient
 from grpcperf.errors import EngineError, ServerDied
+from grpcperf.load import probe
+from grpcperf.spec import Load
 from grpcperf.targets import Measurable, Process
 from grpcperf.targets.allocations import Counting
 
@@ -39,6 +42,14 @@ def holding(
     told = metadata_words(metadata or {})
     argv = command("hold", target.address, "--calls", calls, "--for", LONG_S, *words, *told)
     return Process(argv, memstats=memstats)
+
+
+def go_holding(target: Measurable, calls: int) -> Process:
+    """The same by grpc-go's client. Raises EngineError when it cannot be built."""
+    spec = Load(
+        transport="core", concurrency=calls, duration=LONG_S, warmup=0, metadata={"grpcperf-hold": "1"}
+    )
+    return Process([str(goclient.build()), goclient.request(target, spec, probe(target))])
 
 
 def await_running(target: Measurable, client: Process, calls: int) -> int:
