@@ -49,11 +49,14 @@ static void apply(struct gp_behaviour *behaviour, unsigned which, uint64_t numbe
     case 4:
         behaviour->observe_cancel = number;
         break;
+    case 5:
+        behaviour->message_delay_ns = number * GP_NS_PER_US;
+        break;
     default:
         behaviour->status = (uint8_t)number;
     }
     behaviour->asked = behaviour->hold || behaviour->delay_ns || behaviour->busy_ns ||
-                       behaviour->alloc_bytes || behaviour->status;
+                       behaviour->alloc_bytes || behaviour->message_delay_ns || behaviour->status;
 }
 
 int gp_behaviour_set(struct gp_behaviour *behaviour, const char *key, size_t key_length, const char *value,
@@ -68,6 +71,7 @@ int gp_behaviour_set(struct gp_behaviour *behaviour, const char *key, size_t key
         {"busy-us", MAX_WAIT_US},
         {"alloc-bytes", MAX_ALLOC_BYTES},
         {"observe-cancel", 1},
+        {"message-delay-us", MAX_WAIT_US},
         {"status", MAX_STATUS},
     };
     if (gp_behaviour_is_key(key, key_length)) {

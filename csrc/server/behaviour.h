@@ -13,13 +13,14 @@ struct gp_error;
 #define GP_BEHAVIOUR_PREFIX_LENGTH (sizeof(GP_BEHAVIOUR_PREFIX) - 1)
 
 struct gp_behaviour {
-    bool asked;           /* anything below differs from a plain call */
-    bool hold;            /* park until released or cancelled */
-    bool observe_cancel;  /* a cancelled call ends at once instead of when its time is over */
-    uint8_t status;       /* answer this status code and no message; 0: answer as usual */
-    uint64_t delay_ns;    /* wait without using CPU */
-    uint64_t busy_ns;     /* use this much CPU */
-    uint64_t alloc_bytes; /* allocate and touch for the call's life */
+    bool asked;                /* anything below differs from a plain call */
+    bool hold;                 /* park until released or cancelled */
+    bool observe_cancel;       /* a cancelled call ends at once instead of when its time is over */
+    uint8_t status;            /* answer this status code and no message; 0: answer as usual */
+    uint64_t delay_ns;         /* wait without using CPU */
+    uint64_t busy_ns;          /* use this much CPU */
+    uint64_t alloc_bytes;      /* allocate and touch for the call's life */
+    uint64_t message_delay_ns; /* StreamingCall: wait before each answer */
 };
 
 void gp_behaviour_init(struct gp_behaviour *behaviour);

@@ -167,6 +167,7 @@ void gp_call_drop_message(struct gp_call *call); /* what was received last */
 void gp_call_receive(struct gp_call *call);  /* leads to received() */
 void gp_call_send(struct gp_call *call);     /* a response of response_size; leads to sent() */
 void gp_call_pump(struct gp_call *call);     /* send, as one of many in a row */
+void gp_call_reply(struct gp_call *call);    /* send after message_delay_ns; leads to sent() */
 void gp_call_exchange(struct gp_call *call); /* send, then receive: one operation, leads to received() */
 void gp_call_respond(struct gp_call *call);  /* the one response, and OK */
 void gp_call_finish(struct gp_call *call, grpc_status_code status, const char *message);

@@ -141,6 +141,18 @@ void gp_call_send(struct gp_call *call)
     start(call, ops, count, GP_EVENT_SENT);
 }
 
+/* Rest until then, and send; at once when there is no memory for a timer. */
+static void send_at(struct gp_call *call, uint64_t time_ns)
+{
+    call->phase = GP_PHASE_REST;
+    call->pending++;
+    if (call->queue->server->model->wake_at(call, time_ns) == 0)
+        return;
+    call->pending--;
+    call->phase = GP_PHASE_ANSWER;
+    gp_call_send(call);
+}
+
 /* A completion queue does not look at its sockets while it has completions to hand out, and a send completes
  * at once for as long as there is a flow-control window: megabytes, in which nobody else's call and no
  * cancellation would be seen. So rest now and then, by a detour over the timer. */
@@ -150,14 +162,15 @@ void gp_call_pump(struct gp_call *call)
     call->pumping = true;
     if (!model->owns_threads && ++call->burst == BURST) {
         call->burst = 0;
-        call->phase = GP_PHASE_REST;
-        call->pending++;
-        if (model->wake_at(call, gp_clock_now_ns()) == 0)
-            return;
-        call->pending--;
-        call->phase = GP_PHASE_ANSWER;
+        send_at(call, gp_clock_now_ns());
+    } else {
+        gp_call_send(call);
     }
-    gp_call_send(call);
+}
+
+void gp_call_reply(struct gp_call *call)
+{
+    send_at(call, gp_clock_now_ns() + call->behaviour.message_delay_ns);
 }
 
 void gp_call_exchange(struct gp_call *call)

@@ -22,7 +22,11 @@ static void ping_pong_received(struct gp_call *call, bool message)
         held_received(call, message);
     else if (!message)
         finish_ok(call);
-    else if (gp_call_decode(call))
+    else if (!gp_call_decode(call))
+        return;
+    else if (call->behaviour.message_delay_ns)
+        gp_call_reply(call);
+    else
         gp_call_exchange(call);
 }
 
@@ -71,7 +75,7 @@ const struct gp_method gp_methods[GP_METHOD_COUNT] = {
         .path = "/grpc.testing.BenchmarkService/StreamingCall",
         .begin = gp_call_receive,
         .received = ping_pong_received,
-        .sent = gp_call_receive, /* only while parked is an answer sent on its own */
+        .sent = gp_call_receive, /* while parked, or late, an answer is sent on its own */
         .released = finish_ok,
     },
     {

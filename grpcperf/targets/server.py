@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NEXT_S = 5.0  # for the next server of a chain to answer
 SETTINGS_S = 5.0
 SHOWN_S = 0.5
-BEHAVIOURS = ("hold", "delay-us", "busy-us", "alloc-bytes", "observe-cancel", "status")
+BEHAVIOURS = ("hold", "delay-us", "busy-us", "alloc-bytes", "observe-cancel", "message-delay-us", "status")
 
 
 class Server(NativeChild):

@@ -20,6 +20,7 @@ static void test_each_name(void)
     CHECK(set(&b, "grpcperf-observe-cancel", "0") == 0 && !b.observe_cancel && !b.asked);
     CHECK(set(&b, "grpcperf-delay-us", "1500") == 0 && b.delay_ns == 1500000 && b.asked);
     CHECK(set(&b, "grpcperf-busy-us", "7") == 0 && b.busy_ns == 7000);
+    CHECK(set(&b, "grpcperf-message-delay-us", "250") == 0 && b.message_delay_ns == 250000);
     CHECK(set(&b, "grpcperf-alloc-bytes", "4096") == 0 && b.alloc_bytes == 4096);
     CHECK(set(&b, "grpcperf-status", "16") == 0 && b.status == 16);
     CHECK(set(&b, "grpcperf-hold", "1") == 0 && b.hold);
