@@ -66,6 +66,7 @@ struct gp_request {
     uint64_t deadline_ns; /* a span from the moment of sending; 0: none */
     uint32_t messages;    /* streams: messages each way before the client ends the call as OK; 0: the call
                              goes on until gp_client_end */
+    bool fed;             /* parked bidi: its messages are given by gp_client_feed (wire) */
     bool parked;          /* streams: send `messages` (0 is meant), then stay open and idle until the server
                              ends the call. A server_stream always sends its one request */
 };

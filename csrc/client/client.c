@@ -21,7 +21,8 @@ static const struct gp_transport *find_transport(const char *name, struct gp_err
     return NULL;
 }
 
-static int check_opts(const struct gp_client_opts *opts, struct gp_error *err)
+static int check_opts(const struct gp_transport *transport, const struct gp_client_opts *opts,
+                      struct gp_error *err)
 {
     const char *method = opts->request.method;
 
@@ -32,6 +33,10 @@ static int check_opts(const struct gp_client_opts *opts, struct gp_error *err)
     if (method == NULL || method[0] != '/' || strchr(method + 1, '/') == NULL)
         return gp_error_set(err, GP_ERROR_INVALID, "method \"%s\" must be spelled /package.Service/Method",
                             method ? method : "");
+    if (opts->request.fed && (!transport->feed || !opts->request.parked || opts->request.messages > 0 ||
+                              opts->request.kind != GP_KIND_BIDI))
+        return gp_error_set(err, GP_ERROR_INVALID,
+                            "messages can be given one by one to a parked bidi stream of \"wire\" alone");
     return 0;
 }
 
@@ -40,7 +45,7 @@ int gp_client_create(struct gp_client **client, const struct gp_client_opts *opt
     const struct gp_transport *transport = find_transport(opts->transport, err);
 
     *client = NULL;
-    if (!transport || check_opts(opts, err) < 0)
+    if (!transport || check_opts(transport, opts, err) < 0)
         return -1;
     return transport->create(client, opts, err);
 }
@@ -60,6 +65,22 @@ size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t 
 {
     assert(capacity > 0);
     return client->transport->poll(client, events, capacity, until_ns);
+}
+
+bool gp_client_feeds(const struct gp_client *client, uint64_t id, size_t size)
+{
+    return client->transport->feeds(client, id, size);
+}
+
+bool gp_client_feed(struct gp_client *client, uint64_t id, const void *message, size_t size)
+{
+    assert(size <= GP_CLIENT_FEED_BYTES);
+    return client->transport->feed(client, id, message, size);
+}
+
+uint32_t gp_client_answers(const struct gp_client *client, uint64_t id)
+{
+    return client->transport->answers(client, id);
 }
 
 void gp_client_end(struct gp_client *client)

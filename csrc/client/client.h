@@ -119,6 +119,16 @@ void gp_client_submit(struct gp_client *client, const uint64_t *ids, size_t coun
  * passed makes it look without waiting. */
 size_t gp_client_poll(struct gp_client *client, struct gp_event *events, size_t capacity, uint64_t until_ns);
 
+/* Send one message of at most GP_CLIENT_FEED_BYTES on a stream whose request is `fed`; it is copied. False:
+ * the stream is not open yet, or the peer takes nothing now; try again after the next poll. The poll of such
+ * a client also returns, with no event, when anything came. */
+#define GP_CLIENT_FEED_BYTES 16379u
+bool gp_client_feeds(const struct gp_client *client, uint64_t id, size_t size); /* whether it would */
+bool gp_client_feed(struct gp_client *client, uint64_t id, const void *message, size_t size);
+
+/* Messages that have come on such a stream while it is in flight. (Its event has those of one that ended.) */
+uint32_t gp_client_answers(const struct gp_client *client, uint64_t id);
+
 /* Let streams that have no bound end as OK after the message they are at. */
 void gp_client_end(struct gp_client *client);
 

@@ -11,6 +11,9 @@ struct gp_transport {
                    struct gp_error *err);
     void (*submit)(struct gp_client *client, const uint64_t *ids, size_t count);
     size_t (*poll)(struct gp_client *client, struct gp_event *events, size_t capacity, uint64_t until_ns);
+    bool (*feeds)(const struct gp_client *client, uint64_t id, size_t size);
+    bool (*feed)(struct gp_client *client, uint64_t id, const void *message, size_t size);
+    uint32_t (*answers)(const struct gp_client *client, uint64_t id); /* NULL, all three: it cannot */
     void (*end)(struct gp_client *client);
     void (*cancel_all)(struct gp_client *client);
     void (*stats)(const struct gp_client *client, struct gp_client_stats *stats);

@@ -118,9 +118,42 @@ static size_t poll(struct gp_client *base, struct gp_event *events, size_t capac
         if (count > 0)
             return count;
         flush_dirty(client);
-    } while (client->now_ns < until_ns);
+    } while (client->now_ns < until_ns && !client->request.fed);
     return 0;
 }
+
+static struct wire_link *feeding(const struct wire_client *client, uint64_t id)
+{
+    uint32_t owner = gp_calls_owner(client->calls, id);
+    struct wire_link *link = owner == WIRE_NONE ? NULL : client->links[owner];
+
+    return link && !link->blocked ? link : NULL;
+}
+
+static bool feeds(const struct gp_client *base, uint64_t id, size_t size)
+{
+    const struct wire_link *link = feeding((const struct wire_client *)base, id);
+
+    return link && gp_wire_feeds(link->wire, id, (uint32_t)size);
+}
+
+static bool feed(struct gp_client *base, uint64_t id, const void *message, size_t size)
+{
+    struct wire_client *client = of(base);
+    struct wire_link *link = feeding(client, id);
+
+    if (!link || !gp_wire_feed(link->wire, id, message, (uint32_t)size))
+        return false;
+    wire_link_mark_dirty(client, link);
+    return true;
+}
+
+static uint32_t answers(const struct gp_client *base, uint64_t id)
+{
+    return gp_calls_received(((const struct wire_client *)base)->calls, id);
+}
+
+_Static_assert(GP_CLIENT_FEED_BYTES == GP_WIRE_FEED_BYTES, "as client.h says");
 
 static void submit(struct gp_client *base, const uint64_t *ids, size_t count)
 {
@@ -334,6 +367,9 @@ const struct gp_transport gp_wire_transport = {
     .connect = connect_all,
     .submit = submit,
     .poll = poll,
+    .feeds = feeds,
+    .feed = feed,
+    .answers = answers,
     .end = end,
     .cancel_all = cancel_all,
     .stats = stats,

@@ -103,6 +103,12 @@ uint32_t gp_calls_owner(const struct gp_calls *calls, uint64_t id)
     return calls->slab[id].state == GP_CALL_FREE ? GP_CALLS_NONE : calls->slab[id].owner;
 }
 
+uint32_t gp_calls_received(const struct gp_calls *calls, uint64_t id)
+{
+    assert(id < calls->capacity);
+    return calls->slab[id].state == GP_CALL_FREE ? 0 : calls->slab[id].received;
+}
+
 /* Streams of a client have odd ids: its n-th call on the connection has 2 n + 1. */
 const struct gp_calls_message *gp_calls_draw(const struct gp_calls *calls, const struct gp_call *call)
 {

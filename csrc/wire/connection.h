@@ -34,9 +34,10 @@ struct gp_calls_opts {
 
 int gp_calls_create(struct gp_calls **calls, const struct gp_calls_opts *opts, struct gp_error *err);
 size_t gp_calls_take(struct gp_calls *calls, struct gp_event *events,
-                     size_t capacity);                              /* finished ones, oldest first */
-uint32_t gp_calls_owner(const struct gp_calls *calls, uint64_t id); /* index of the connection that has it;
-                                                                       UINT32_MAX: none */
+                     size_t capacity);                                 /* finished ones, oldest first */
+uint32_t gp_calls_received(const struct gp_calls *calls, uint64_t id); /* messages so far, of one in flight */
+uint32_t gp_calls_owner(const struct gp_calls *calls, uint64_t id);    /* index of the connection that has it;
+                                                                          UINT32_MAX: none */
 void gp_calls_destroy(struct gp_calls *calls);
 
 struct gp_wire_opts {
@@ -57,6 +58,12 @@ int gp_wire_create(struct gp_wire **wire, const struct gp_wire_opts *opts, struc
  * is the time of its start. On a connection that takes no more calls (after GOAWAY, or ids used up) it fails
  * as TRANSPORT: ask gp_wire_open first. */
 void gp_wire_submit(struct gp_wire *wire, uint64_t id, uint64_t now_ns);
+
+/* Send one message of at most GP_WIRE_FEED_BYTES on a parked stream. False: it has not begun, or has no room
+ * now, in a window of the peer's or in memory. */
+#define GP_WIRE_FEED_BYTES (GP_FRAME_DEFAULT_SIZE - 5u) /* one frame, whatever the peer says */
+bool gp_wire_feeds(const struct gp_wire *wire, uint64_t id, uint32_t size); /* whether it would */
+bool gp_wire_feed(struct gp_wire *wire, uint64_t id, const void *message, uint32_t size);
 
 /* End a call from this side: RST_STREAM(CANCEL) if it was started, and finished with `class`. Of no effect on
  * a call that has ended or is another connection's. */
