@@ -87,7 +87,8 @@ def load(
     require_descriptors(target, spec.connections)
     peer = probe(target)
     told = _run(str(executable), request(target, spec, peer, retries=retries))
-    return _row(told, _result(spec, told, peer), retries)
+    settings = {**peer.settings, "tls": target.tls is not None}
+    return _row(told, _result(spec, told, settings), retries)
 
 
 def request(target: Measurable, spec: Load, peer: Peer, *, retries: bool = True) -> str:
@@ -165,7 +166,7 @@ def _histogram(told: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _result(spec: Load, told: Mapping[str, Any], peer: Peer) -> Result:
+def _result(spec: Load, told: Mapping[str, Any], settings: Mapping[str, int | None]) -> Result:
     latency = _histogram(told["latency"])
     raw = {
         **NOTHING,
@@ -178,7 +179,7 @@ def _result(spec: Load, told: Mapping[str, Any], peer: Peer) -> Result:
         "stopped": False,
     }
     # How busy it was is no finding: it has as many threads as it likes, and is what is measured.
-    return replace(result_of(spec, raw, peer.settings), client_cpu_s=told["client_cpu_s"])
+    return replace(result_of(spec, raw, settings), client_cpu_s=told["client_cpu_s"])
 
 
 def _row(told: Mapping[str, Any], result: Result, retries: bool) -> dict[str, Any]:

@@ -25,6 +25,7 @@ NAMES = (
     "concurrency-curve",
     "unary-vs-stream",
     "handshake",
+    "connection-churn",
     "flow-control",
     "transport-tuning",
     "server-threads",
@@ -33,6 +34,7 @@ NAMES = (
     "allocations",
     "idle-streams",
     "slow-reader",
+    "client-pool",
 )
 """All there are, in the order of their articles."""
 
