@@ -24,6 +24,7 @@ NAMES = (
     "connections-curve",
     "concurrency-curve",
     "unary-vs-stream",
+    "codecs",
     "handshake",
     "connection-churn",
     "flow-control",
