@@ -20,7 +20,7 @@ from grpcperf.result import CLASSES, Result
 from grpcperf.spec import refuse_unknown
 from grpcperf.stats import Interval
 
-_COUNTS = ("calls", "errors", "not_sent", "largest_burst", "connected", "reconnects")
+_COUNTS = ("calls", "errors", "not_sent", "largest_burst", "connected", "reconnects", "connections_opened")
 _RATES = (
     *("throughput_rps", "offered_rate", "achieved_rate", "messages_sent_per_s", "messages_received_per_s"),
     *("mib_per_s", "response_mib_per_s"),

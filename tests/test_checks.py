@@ -199,7 +199,7 @@ def test_the_names_are_those_of_the_row():
     row = STEADY.row()
     spec = {"connections", "concurrency", "threads", "request_size", "response_size", "messages_per_stream"}
     spec |= {"rate", "arrival", "catch_up", "max_in_flight", "think_time_s", "deadline_s", "window"}
-    spec |= {"busy_poll", "pick", "compression", "seed", "tls", "requests"}
+    spec |= {"busy_poll", "pick", "calls_per_connection", "compression", "seed", "tls", "requests"}
     words = {"transport", "kind", "method", "status", "causes", "valid", "findings"}
     assert set(checks.NAMES) >= set(row) - spec - words
     for name in set(row) & set(checks.NAMES):

@@ -469,7 +469,7 @@ def test_a_failing_build_is_shown_with_its_reason(fresh: Path, monkeypatch: Any)
 
     whole = dict(go_build._source())
     broken = {**whole, "main.go": whole["main.go"] + b"\nfunc broken() int { return nowhere }\n"}
-    monkeypatch.setattr(go_build, "_source", lambda: iter(broken.items()))
+    monkeypatch.setattr(go_build, "_source", lambda program: iter(broken.items()))
     told = r"does not build with grpc-go .*main\.go:\d+:\d+: undefined: nowhere"
     with pytest.raises(gp.EngineError, match=told):
         gp.GoServer.build(NEW)
@@ -492,11 +492,13 @@ def test_two_that_build_at_once_get_one_executable(fresh: Path) -> None:
     assert sorted(os.listdir(fresh)) == sorted(["lock", Path(said.pop()).name])
 
 
-def test_the_source_is_formatted_and_installed_whole() -> None:
+@pytest.mark.parametrize("program", ["goserver", "goclient"])
+def test_the_source_is_formatted_and_installed_whole(program: str) -> None:
     from grpcperf.targets import go_build
 
-    installed = dict(go_build._source())
-    assert installed == {path.name: path.read_bytes() for path in SOURCE.glob("*.go")}
+    source = SOURCE.with_name(program)
+    installed = dict(go_build._source(program))
+    assert installed == {path.name: path.read_bytes() for path in source.glob("*.go")}
     gofmt = Path(go_build._find_go(NEW)).resolve().with_name("gofmt")
-    done = subprocess.run([gofmt, "-l", SOURCE], capture_output=True, text=True, check=True)
+    done = subprocess.run([gofmt, "-l", source], capture_output=True, text=True, check=True)
     assert done.stdout == ""

@@ -57,7 +57,7 @@ def check_version(version: object) -> str:
     return text
 
 
-def _find_go(version: str, program: str) -> str:
+def _find_go(version: str, program: str = SERVER) -> str:
     found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin:/usr/lib/go/bin")
     if found is None:
         raise EngineError(
@@ -77,7 +77,7 @@ def _facts(go: str) -> dict[str, str]:
     return {name: str(value) for name, value in json.loads(done.stdout).items()}
 
 
-def _source(program: str) -> Iterator[tuple[str, bytes]]:
+def _source(program: str = SERVER) -> Iterator[tuple[str, bytes]]:
     from importlib.resources import files
 
     found = [each for each in files("grpcperf").joinpath(program).iterdir() if each.name.endswith(".go")]
