@@ -77,3 +77,30 @@ def test_a_window_carries_itself_once_a_round_trip() -> None:
     own = report.select(server="native", window=None)
     assert [row["setting"] for row in own] == ["bdp_probe", "no bdp_probe"]
     assert own[0]["mib_per_s"] > 2 * max(row["mib_per_s"] for row in static if row["window"] == 65536)
+
+
+def test_who_notices_vanished_peers() -> None:
+    report = report_of(
+        "keepalive",
+        servers=["native", "grpc-go"],
+        settings={"off": {}, "asks": {"time": "1s", "timeout": "300ms"}},
+        connections=10,
+        observe="2s",
+        idle_timeout="1700ms",
+    )
+    assert len(report.rows) == 10
+    for server in ("native", "grpc-go"):
+        (vanished,), (quiet,), (hasty,) = (
+            report.select(server=server, cause=cause, setting=setting)
+            for cause, setting in (
+                *(("vanished", "asks"), ("idle_cut", "asks")),
+                *(("too_many_pings", "client asks every 20 ms"),),
+            )
+        )
+        assert 0.2 < vanished["noticed_s"] < 2
+        assert vanished["memory_back_s"] is None or vanished["memory_back_s"] >= vanished["noticed_s"]
+        assert vanished["expected_s"] == 1.3
+        assert quiet["noticed_s"] is None  # its PINGs keep the connection from being idle
+        assert 0 < hasty["noticed_s"] < 2
+        assert all(row["noticed_s"] is None for row in report.select(server=server, setting="off"))
+    assert "not noticed" in report.verdict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import resource
@@ -180,6 +181,28 @@ def test_a_blackhole_ends_calls_by_their_deadline_and_heals(server: gp.Server) -
     assert result.status["DEADLINE_EXCEEDED"] >= 4
     assert result.status["transport"] == 0
     assert result.status["OK"] > stopped.ok + 10
+
+
+def read_to_the_end(client: socket.socket) -> None:
+    while client.recv(1000):
+        pass
+
+
+def test_a_blackhole_is_one_for_tcp_too(server: gp.Server) -> None:
+    """Nothing is acknowledged, so TCP itself gives up; until then there is neither an answer nor an end."""
+    with gp.Link(server) as link:
+        client = socket.create_connection(("127.0.0.1", int(link.address.rpartition(":")[2])), timeout=5)
+        client.setsockopt(socket.IPPROTO_TCP, 18, 400)  # TCP_USER_TIMEOUT
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+        assert client.recv(9)
+        link.blackhole()
+        began = time.monotonic()
+        client.sendall(b"x")
+        with pytest.raises(TimeoutError) as told:
+            read_to_the_end(client)
+        assert told.value.errno == errno.ETIMEDOUT
+        assert 0.3 < time.monotonic() - began < 3
+        client.close()
 
 
 def test_half_closed(server: gp.Server) -> None:

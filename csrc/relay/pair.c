@@ -2,6 +2,8 @@
 #include "relay/pair.h"
 
 #include <stdlib.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -218,7 +220,8 @@ void gp_pair_tick(struct gp_fabric *fabric, struct gp_pair *pair, uint64_t now_n
             put_out(pair, from, now_ns);
     if (pair->state == GP_PAIR_OPEN && is_idle(fabric, pair, now_ns)) {
         pair->forgotten = true;
-        gp_pair_deafen(fabric, pair);
+        gp_pair_stop(fabric, pair);
+        gp_pair_deafen(pair);
     }
     if (!pair->deaf)
         settle(fabric, pair, now_ns);
@@ -255,16 +258,30 @@ void gp_pair_half_close(struct gp_fabric *fabric, struct gp_pair *pair, enum gp_
     settle(fabric, pair, now_ns);
 }
 
-void gp_pair_deafen(struct gp_fabric *fabric, struct gp_pair *pair)
+void gp_pair_stop(struct gp_fabric *fabric, struct gp_pair *pair)
 {
     if (pair->state == GP_PAIR_OVER)
         return;
     pair->deaf = true;
-    for (enum gp_side side = GP_CLIENT; side <= GP_SERVER; side++) {
+    for (enum gp_side side = GP_CLIENT; side <= GP_SERVER; side++)
         watch(fabric, &pair->ends[side], false, false);
+}
+
+bool gp_pair_is_acknowledged(const struct gp_pair *pair)
+{
+    for (enum gp_side side = GP_CLIENT; side <= GP_SERVER; side++) {
+        int left = 0;
+        if (pair->ends[side].fd >= 0 && ioctl(pair->ends[side].fd, SIOCOUTQ, &left) == 0 && left > 0)
+            return false;
+    }
+    return true;
+}
+
+void gp_pair_deafen(struct gp_pair *pair)
+{
+    for (enum gp_side side = GP_CLIENT; side <= GP_SERVER; side++)
         if (pair->ends[side].fd >= 0)
             gp_deaf_set(pair->ends[side].fd);
-    }
 }
 
 void gp_pair_undeafen(struct gp_fabric *fabric, struct gp_pair *pair, uint64_t now_ns)

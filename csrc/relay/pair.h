@@ -67,9 +67,12 @@ void gp_pair_reset(struct gp_fabric *fabric, struct gp_pair *pair);
 /* As if one side had closed its half. */
 void gp_pair_half_close(struct gp_fabric *fabric, struct gp_pair *pair, enum gp_side side, uint64_t now_ns);
 
-/* Neither peer is heard or answered any more, in TCP not even by an acknowledgement; and the contrary, which
- * for one that was forgotten is a reset. */
-void gp_pair_deafen(struct gp_fabric *fabric, struct gp_pair *pair);
+/* Nothing is relayed any more; once what was sent has been acknowledged, or TCP would repeat it for as long
+ * as it is not, the peers' packets are dropped too. And the contrary, which for one that was forgotten is a
+ * reset. */
+void gp_pair_stop(struct gp_fabric *fabric, struct gp_pair *pair);
+bool gp_pair_is_acknowledged(const struct gp_pair *pair);
+void gp_pair_deafen(struct gp_pair *pair);
 void gp_pair_undeafen(struct gp_fabric *fabric, struct gp_pair *pair, uint64_t now_ns);
 
 #endif

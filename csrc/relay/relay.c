@@ -13,8 +13,10 @@
 #include "relay/deaf.h"
 
 #define ACCEPTED_AT_ONCE 64u
-#define HEAP_KEPT (64 << 20) /* what has come is freed when it has gone: its pages are wanted again at once  \
-                              */
+#define ACKNOWLEDGED_MS 100u
+#define HEAP_KEPT                                                                                            \
+    (64 << 20) /* what has come is freed when it has gone: its pages are wanted again at once                \
+                */
 
 /* --- pairs and their times ---------------------------------------------------------------------- */
 
@@ -113,7 +115,7 @@ static void impair_one(struct gp_relay *relay, struct gp_pair *pair, Grpcperf__C
         gp_pair_undeafen(&relay->fabric, pair, now_ns);
         break;
     case GRPCPERF__CONTROL__IMPAIR__HOW__BLACKHOLE:
-        gp_pair_deafen(&relay->fabric, pair);
+        gp_pair_stop(&relay->fabric, pair);
         break;
     case GRPCPERF__CONTROL__IMPAIR__HOW__RESET:
         gp_pair_reset(&relay->fabric, pair);
@@ -129,6 +131,25 @@ static void impair_one(struct gp_relay *relay, struct gp_pair *pair, Grpcperf__C
     }
 }
 
+static bool all_acknowledged(const struct gp_relay *relay)
+{
+    for (const struct gp_pair *pair = relay->pairs.next; pair != &relay->pairs; pair = pair->next)
+        if (!gp_pair_is_acknowledged(pair))
+            return false;
+    return true;
+}
+
+/* Peers that read acknowledge within 40 ms. There is nothing else to do meanwhile. */
+static void deafen_all(struct gp_relay *relay)
+{
+    const struct timespec pause = gp_clock_timespec(GP_NS_PER_MS);
+
+    for (unsigned i = 0; i < ACKNOWLEDGED_MS && !all_acknowledged(relay); i++)
+        nanosleep(&pause, NULL);
+    for (struct gp_pair *pair = relay->pairs.next; pair != &relay->pairs; pair = pair->next)
+        gp_pair_deafen(pair);
+}
+
 static void impair(void *context, Grpcperf__Control__Impair__How how)
 {
     struct gp_relay *relay = context;
@@ -141,6 +162,8 @@ static void impair(void *context, Grpcperf__Control__Impair__How how)
         impair_one(relay, pair, how, now_ns);
         follow_up(relay, pair, now_ns);
     }
+    if (how == GRPCPERF__CONTROL__IMPAIR__HOW__BLACKHOLE)
+        deafen_all(relay);
 }
 
 int gp_relay_report(struct gp_relay *relay, int fd, struct gp_error *err)

@@ -32,6 +32,7 @@ NAMES = (
     "server-threads",
     "deadline-pruning",
     "overload",
+    "keepalive",
     "allocations",
     "idle-streams",
     "slow-reader",
