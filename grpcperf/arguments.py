@@ -156,6 +156,8 @@ def _add_load(parser: argparse.ArgumentParser, *, sweep: bool = False) -> None:
     add("--compression", metavar="NAME", help="of requests: gzip (none)")
     add("--window", metavar="SIZE", help="flow control of wire: what the peer may send unasked (4MiB, 16MiB)")
     add("--busy-poll", action="store_true", default=None, help="threads of wire never sleep")
+    add("--pick", metavar="NAME", help="of connections: round_robin (default), locked or least_loaded")
+    add("--calls-per-connection", metavar="N", help="of wire: then another takes its place")
     _add_tls(parser)
 
 

@@ -44,6 +44,7 @@ SPEC_OPTIONS = (
     ),
     *("catch_up", "max_in_flight", "think_time", "request_size", "response_size", "messages_per_stream"),
     *("deadline", "compression", "transport", "window", "busy_poll", "threads", "seed", "cpus"),
+    *("pick", "calls_per_connection"),
 )
 
 

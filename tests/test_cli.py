@@ -145,6 +145,8 @@ def test_every_option_of_load_reaches_the_spec(cli, serve, tmp_path):
         (["--window", "64KiB"], "window", 65536),
         (["--busy-poll"], "busy_poll", True),
         ([], "busy_poll", False),
+        (["--pick", "least_loaded"], "pick", "least_loaded"),
+        (["--calls-per-connection", "10"], "calls_per_connection", 10),
         ([], "transport", "wire"),
         (["--transport", "core"], "transport", "core"),
         (["--transport", "core", "--channel-arg", "unchecked:a=1"], "channel_args", {"unchecked:a": 1}),

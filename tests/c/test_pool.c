@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/random.h"
-#include "check.h"
+#include "core_fixture.h"
 
 #define PLACES 8u
 #define CALLS 64u
@@ -152,6 +152,47 @@ static bool waits_for(enum gp_pick pick, pthread_mutex_t *lock)
     return waits;
 }
 
+struct calling {
+    struct gp_client_opts opts;
+    struct tally tally;
+    atomic_bool over;
+};
+
+static void *call(void *argument)
+{
+    struct calling *calling = argument;
+
+    calling->tally = run_calls(&calling->opts, CALLS);
+    atomic_store(&calling->over, true);
+    return NULL;
+}
+
+/* No call gets past a lock that another has, in either transport; then all do. */
+static void clients_take_the_lock(const char *transport, enum gp_pick pick, bool wait)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct calling calling = {0};
+    struct test_server server;
+    struct timespec pause = {.tv_nsec = 100000000};
+    pthread_t thread;
+
+    test_server_start(&server, NULL);
+    calling.opts = opts_of(&server, GP_KIND_UNARY);
+    calling.opts.transport = transport;
+    calling.opts.connections = 2;
+    calling.opts.pick = pick;
+    calling.opts.lock = &lock;
+    pthread_mutex_lock(&lock);
+    CHECK(pthread_create(&thread, NULL, call, &calling) == 0);
+    for (int i = 0; i < (wait ? 3 : 100) && !atomic_load(&calling.over); i++)
+        nanosleep(&pause, NULL);
+    CHECK(atomic_load(&calling.over) == !wait);
+    pthread_mutex_unlock(&lock);
+    pthread_join(thread, NULL);
+    CHECK(calling.tally.classes[GP_CLASS_OK] == CALLS);
+    test_server_stop(&server);
+}
+
 int main(void)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -164,5 +205,8 @@ int main(void)
     more_than_there_can_be_counts_as_most();
     CHECK(waits_for(GP_PICK_LOCKED, &lock));
     CHECK(!waits_for(GP_PICK_ROUND_ROBIN, &lock) && !waits_for(GP_PICK_LEAST_LOADED, &lock));
+    clients_take_the_lock("wire", GP_PICK_LOCKED, true);
+    clients_take_the_lock("core", GP_PICK_LOCKED, true);
+    clients_take_the_lock("wire", GP_PICK_LEAST_LOADED, false);
     return 0;
 }
