@@ -12,7 +12,7 @@
 enum kind { U64, I64, I32, BOOL, DOUBLE, TEXT, BINARY, PART };
 
 struct field {
-    const char *name;
+    struct gp_text name;
     enum kind kind;
     size_t offset;
     const struct shape *shape; /* of a PART */
@@ -24,42 +24,43 @@ struct shape {
     const struct field *fields;
 };
 
+#define NAME(name) {name, sizeof(name) - 1}
 #define FIELDS(of, list) {sizeof(struct of), sizeof(list) / sizeof *(list), list}
 
 static const struct field address_fields[] = {
-    {"street", TEXT, offsetof(struct gp_address, street)},
-    {"city", TEXT, offsetof(struct gp_address, city)},
-    {"postcode", TEXT, offsetof(struct gp_address, postcode)},
-    {"country", TEXT, offsetof(struct gp_address, country)},
-    {"latitude", DOUBLE, offsetof(struct gp_address, latitude)},
-    {"longitude", DOUBLE, offsetof(struct gp_address, longitude)},
+    {NAME("street"), TEXT, offsetof(struct gp_address, street)},
+    {NAME("city"), TEXT, offsetof(struct gp_address, city)},
+    {NAME("postcode"), TEXT, offsetof(struct gp_address, postcode)},
+    {NAME("country"), TEXT, offsetof(struct gp_address, country)},
+    {NAME("latitude"), DOUBLE, offsetof(struct gp_address, latitude)},
+    {NAME("longitude"), DOUBLE, offsetof(struct gp_address, longitude)},
 };
 static const struct shape address_shape = FIELDS(gp_address, address_fields);
 
 static const struct field item_fields[] = {
-    {"sku", TEXT, offsetof(struct gp_item, sku)},
-    {"name", TEXT, offsetof(struct gp_item, name)},
-    {"quantity", I32, offsetof(struct gp_item, quantity)},
-    {"price", DOUBLE, offsetof(struct gp_item, price)},
+    {NAME("sku"), TEXT, offsetof(struct gp_item, sku)},
+    {NAME("name"), TEXT, offsetof(struct gp_item, name)},
+    {NAME("quantity"), I32, offsetof(struct gp_item, quantity)},
+    {NAME("price"), DOUBLE, offsetof(struct gp_item, price)},
 };
 static const struct shape item_shape = FIELDS(gp_item, item_fields);
 
 static const struct field record_fields[] = {
-    {"id", U64, offsetof(struct gp_record, id)},
-    {"created_us", I64, offsetof(struct gp_record, created_us)},
-    {"customer", TEXT, offsetof(struct gp_record, customer)},
-    {"email", TEXT, offsetof(struct gp_record, email)},
-    {"paid", BOOL, offsetof(struct gp_record, paid)},
-    {"state", I32, offsetof(struct gp_record, state)},
-    {"total", DOUBLE, offsetof(struct gp_record, total)},
-    {"address", PART, offsetof(struct gp_record, address), &address_shape},
-    {"items", PART, offsetof(struct gp_record, items), &item_shape, GP_RECORD_ITEMS,
+    {NAME("id"), U64, offsetof(struct gp_record, id)},
+    {NAME("created_us"), I64, offsetof(struct gp_record, created_us)},
+    {NAME("customer"), TEXT, offsetof(struct gp_record, customer)},
+    {NAME("email"), TEXT, offsetof(struct gp_record, email)},
+    {NAME("paid"), BOOL, offsetof(struct gp_record, paid)},
+    {NAME("state"), I32, offsetof(struct gp_record, state)},
+    {NAME("total"), DOUBLE, offsetof(struct gp_record, total)},
+    {NAME("address"), PART, offsetof(struct gp_record, address), &address_shape},
+    {NAME("items"), PART, offsetof(struct gp_record, items), &item_shape, GP_RECORD_ITEMS,
      offsetof(struct gp_record, item_count)},
-    {"tags", TEXT, offsetof(struct gp_record, tags), NULL, GP_RECORD_TAGS,
+    {NAME("tags"), TEXT, offsetof(struct gp_record, tags), NULL, GP_RECORD_TAGS,
      offsetof(struct gp_record, tag_count)},
-    {"samples", DOUBLE, offsetof(struct gp_record, samples), NULL, GP_RECORD_SAMPLES,
+    {NAME("samples"), DOUBLE, offsetof(struct gp_record, samples), NULL, GP_RECORD_SAMPLES,
      offsetof(struct gp_record, sample_count)},
-    {"signature", BINARY, offsetof(struct gp_record, signature)},
+    {NAME("signature"), BINARY, offsetof(struct gp_record, signature)},
 };
 static const struct shape record_shape = FIELDS(gp_record, record_fields);
 
@@ -122,8 +123,8 @@ static int pack_shape(msgpack_packer *packer, const struct shape *shape, const u
 {
     int status = msgpack_pack_map(packer, shape->count);
     for (const struct field *f = shape->fields; f < shape->fields + shape->count && status == 0; f++) {
-        size_t length = strlen(f->name);
-        status = msgpack_pack_str(packer, length) || msgpack_pack_str_body(packer, f->name, length) ||
+        status = msgpack_pack_str(packer, f->name.size) ||
+                 msgpack_pack_str_body(packer, f->name.data, f->name.size) ||
                  (f->most ? pack_repeated(packer, f, at + f->offset, *(const size_t *)(at + f->count_offset))
                           : pack_value(packer, f, at + f->offset));
     }
@@ -231,8 +232,8 @@ static int read_field(const msgpack_object *object, const struct field *field, u
 
 static bool is_named(const struct field *field, const msgpack_object *key)
 {
-    return key->type == MSGPACK_OBJECT_STR && strlen(field->name) == key->via.str.size &&
-           memcmp(field->name, key->via.str.ptr, key->via.str.size) == 0;
+    return key->type == MSGPACK_OBJECT_STR && field->name.size == key->via.str.size &&
+           memcmp(field->name.data, key->via.str.ptr, key->via.str.size) == 0;
 }
 
 /* The field of that name. Writers mostly keep an order, so the one whose turn it is is looked at first. */
