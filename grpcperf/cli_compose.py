@@ -41,7 +41,7 @@ def sweep(options: argparse.Namespace) -> int:
             results = plan.run(
                 lambda point: load(target, base.replace(**point), progress=False),
                 store=options.store,
-                key=f"{base!r} on {options.target or 'a native server'}",
+                key=f"{base!r} on {_told_target(options)}",
                 force=options.force,
                 progress=False if options.json else None,
             )
@@ -56,6 +56,12 @@ def sweep(options: argparse.Namespace) -> int:
     if results.failed:
         tell(f"warning: {len(results.failed)} of {len(results)} measurements failed", OK)
     return INVALID if options.strict and not all(record.valid for record in results) else OK
+
+
+def _told_target(options: argparse.Namespace) -> str:
+    """What is measured, for the key of a store: all options that say so."""
+    names = ("target", "authority", "tls", "cacert", "cert", "key", "server_name", "insecure")
+    return ", ".join(f"{name}={getattr(options, name)!r}" for name in names if getattr(options, name, None))
 
 
 def _take_axes(options: argparse.Namespace) -> dict[str, Any]:
@@ -111,7 +117,7 @@ def compare(options: argparse.Namespace) -> int:
         for point, one in found:
             where = ", ".join(f"{name}={value}" for name, value in point.items())
             print(f"{where or 'all'}: {one!r}")
-    undecided = any(one.verdict == "inconclusive" for _, one in found)
+    undecided = any(one.verdict == "inconclusive" or not one.valid for _, one in found)
     return INVALID if options.strict and undecided else OK
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from grpcperf import units
 from grpcperf.errors import InvalidRequest
 from grpcperf.progress import SweepProgress
 from grpcperf.result import Finding, Result
-from grpcperf.results import Results, record_key
+from grpcperf.results import Record, Results, record_key
 from grpcperf.stats import CONFIDENCE, Interval, paired_ratio, ratio_of_means
 
 Verdict = Literal["changed", "unchanged", "inconclusive"]
@@ -116,7 +117,9 @@ def compare(
     callables raise.
     """
     times = units.count(rounds, "rounds", low=FEWEST_ROUNDS, high=100_000)
-    least = _share(min_effect)
+    least, sure = _share(min_effect), units.real(confidence)
+    if sure is None or not 0 < sure < 1:
+        raise InvalidRequest(f"confidence must lie between 0 and 1, as 0.95, not {units.shown(confidence)}")
     names = ["a", "b", "again"] if aa_check else ["a", "b"]
     callables = {"a": a, "b": b, "again": a}
     for name in names:
@@ -155,8 +158,9 @@ def value_of(measured: Any, metric: str) -> float | None:
 
 
 def judge(ratio: float, interval: Interval, min_effect: float) -> Verdict:
-    """Whether a ratio differs from 1 by more than the least effect that counts."""
-    if 1 not in interval and abs(ratio - 1) > min_effect:
+    """Whether a ratio differs from 1 by more than the least effect that counts, up (1 + min_effect) or down
+    (its reciprocal)."""
+    if 1 not in interval and abs(math.log(ratio)) > math.log1p(min_effect):
         return "changed"
     if 1 / (1 + min_effect) <= interval.low and interval.high <= 1 + min_effect:
         return "unchanged"
@@ -170,19 +174,20 @@ def compare_apart(
     part of the ratio. With a `note` that they cannot be compared at all, the verdict is never "changed"."""
     least = _share(min_effect)
     found = ratio_of_means(a, b)
-    verdict: Verdict = "inconclusive" if found is None else judge(*found, least)
-    if note:
-        verdict = "inconclusive"
+    if not note and min([*a, *b], default=0) <= 0:
+        note = f"{metric} is 0 in some repeats, and has no ratio there" if a and b else "one has no value"
+    if not note and found is None:
+        note = "fewer than two repeats of one of them"
     return Comparison(
         metric=metric,
-        verdict=verdict,
+        verdict="inconclusive" if note or found is None else judge(*found, least),
         ratio=None if found is None else found[0],
         interval=None if found is None else found[1],
         min_effect=least,
         a=tuple(a),
         b=tuple(b),
         interleaved=False,
-        note=note or ("" if found else "fewer than two repeats of one of them"),
+        note=note,
     )
 
 
@@ -203,27 +208,32 @@ def compare_stores(
     note = ""
     if a.header.fingerprint != b.header.fingerprint:
         note = "measured on different machines or by different versions, which alone may change it"
-    sides = [_by_point(side, metric) for side in (a, b)]
+    sides = [_by_point(side) for side in (a, b)]
     common = [key for key in sides[0] if key in sides[1]]
     if not common:
         raise InvalidRequest("the two sweeps have no point in common")
-    return [
-        (
-            sides[0][key][0],
-            compare_apart(sides[0][key][1], sides[1][key][1], metric, min_effect=min_effect, note=note),
+    compared = []
+    for key in common:
+        ours, theirs = (side[key] for side in sides)
+        found = compare_apart(
+            _values(ours, metric), _values(theirs, metric), metric, min_effect=min_effect, note=note
         )
-        for key in common
-    ]
+        findings = {one.code: one for record in (*ours, *theirs) for one in record.findings}
+        valid = all(record.valid for record in (*ours, *theirs))
+        compared.append((dict(ours[0].point), replace(found, valid=valid, findings=tuple(findings.values()))))
+    return compared
 
 
-def _by_point(results: Results, metric: str) -> dict[str, tuple[dict[str, Any], list[float]]]:
-    found: dict[str, tuple[dict[str, Any], list[float]]] = {}
+def _by_point(results: Results) -> dict[str, list[Record]]:
+    found: dict[str, list[Record]] = {}
     for record in results:
-        values = found.setdefault(record_key(record.point, 0), (dict(record.point), []))[1]
-        value = record.cells().get(metric)
-        if isinstance(value, int | float):
-            values.append(float(value))
+        found.setdefault(record_key(record.point, 0), []).append(record)
     return found
+
+
+def _values(records: Iterable[Record], metric: str) -> list[float]:
+    values = (record.value(metric) for record in records)
+    return [float(value) for value in values if isinstance(value, int | float)]
 
 
 def _paired(
@@ -236,11 +246,14 @@ def _paired(
     aa: Comparison | None = None,
 ) -> Comparison:
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    found = paired_ratio([x for x, _ in pairs], [y for _, y in pairs], confidence=confidence)
+    positive = [(x, y) for x, y in pairs if x > 0 and y > 0]
+    found = paired_ratio([x for x, _ in positive], [y for _, y in positive], confidence=confidence)
     verdict: Verdict = "inconclusive"
     note = ""
-    if found is None or len(pairs) < FEWEST_ROUNDS:
-        note = f"{metric} has values above 0 in {len(pairs)} of {len(a)} rounds only: longer measurements?"
+    if len(positive) < len(pairs):
+        note = f"{metric} is 0 in some of {len(a)} rounds, and has no ratio there"
+    elif found is None or len(pairs) < FEWEST_ROUNDS:
+        note = f"{metric} has a value in {len(pairs)} of {len(a)} rounds only: longer measurements?"
     elif aa is not None and aa.changed:
         note = f"A differs from itself ({aa.ratio:.3g} times): too unsteady for a verdict"
     else:

@@ -107,10 +107,18 @@ class _Describer:
     def _code(self, code: types.CodeType) -> Any:
         """What it does; not where it stands, so that lines may be added above it."""
         constants = [
-            self._code(item) if isinstance(item, types.CodeType) else f"{type(item).__name__} {item!r}"
+            self._code(item) if isinstance(item, types.CodeType) else self._constant(item)
             for item in code.co_consts
         ]
         return [code.co_code.hex(), constants, list(code.co_names), list(code.co_varnames)]
+
+    def _constant(self, value: Any) -> Any:
+        """Not by its repr as a whole: a set's order differs from process to process."""
+        if isinstance(value, frozenset):
+            return ["frozenset", *sorted(repr(item) for item in value)]
+        if isinstance(value, tuple):
+            return ["tuple", *(self._constant(item) for item in value)]
+        return f"{type(value).__name__} {value!r}"
 
     def _object(self, value: Any) -> Any:
         made = f"{type(value).__module__} {type(value).__qualname__}"

@@ -10,7 +10,9 @@ from typing import Any
 from grpcperf import units
 from grpcperf.errors import CheckFailed, InvalidRequest
 from grpcperf.memory import memory_at_rest
+from grpcperf.memory_cost import FIELDS
 from grpcperf.memstats import MemStats
+from grpcperf.spec import refuse_unknown
 from grpcperf.stats import Line, common_slope
 from grpcperf.targets import Measurable
 
@@ -37,6 +39,11 @@ class LeakReport:
     readings: tuple[MemStats, ...]
 
     @property
+    def unsettled(self) -> int:
+        """Readings that did not come to rest, which blurs the slopes."""
+        return sum(not one.settled for one in self.readings)
+
+    @property
     def leak(self) -> bool:
         return bool(self.leaks)
 
@@ -60,7 +67,8 @@ class LeakReport:
     def __repr__(self) -> str:
         told = "; ".join(self._told(name) for name in self.slopes)
         state = f"leaks {', '.join(self.leaks)}" if self.leak else "no leak"
-        return f"<LeakReport {state} in {len(self.readings)} cycles, for each: {told}>"
+        rest = f" ({self.unsettled} readings did not come to rest)" if self.unsettled else ""
+        return f"<LeakReport {state} in {len(self.readings)} cycles{rest}, for each: {told}>"
 
 
 _BYTES = ("heap_alloc", "stack_inuse", "rss_anon")
@@ -86,6 +94,7 @@ def find_leaks(
         raise InvalidRequest(f"action must be a callable, not {units.shown(action)}")
     if target.pid is None:
         raise InvalidRequest(f"leaks of {target!r}: the process is not known; give pid= to gp.Target")
+    refuse_unknown(tolerated or {}, FIELDS, "field of MemStats")
     for _ in range(WARM_CYCLES):
         action()
     readings = []

@@ -14,6 +14,8 @@ from grpcperf.result import Finding
 if TYPE_CHECKING:
     import pandas as pd
 
+    from grpcperf.stats import Line
+
 FIELDS = (*(one.name for one in fields(MemStats) if one.name != "settled"), "tasks")
 _OVER_TIME = ("cpu_user_s", "cpu_system_s", "context_switches", "num_gc", "pause_total_ns", "gc_cpu_fraction")
 
@@ -85,6 +87,20 @@ class MemoryCost:
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.slopes]
 
+    def together(self, names: Sequence[str]) -> Line:
+        """The slope of several fields added up, as heap and stacks, whose interval is not the sum of
+        theirs."""
+        from grpcperf.stats import common_slope
+
+        repeats: dict[int, list[tuple[float, float]]] = {}
+        for one in self.readings:
+            if one.phase == "held":
+                value = sum(getattr(one.memory, name) for name in names)
+                repeats.setdefault(one.repeat, []).append((one.held, value))
+        line = common_slope(list(repeats.values()))
+        assert line is not None  # there would be no MemoryCost
+        return line
+
     def rows(self) -> list[dict[str, Any]]:
         """The readings in the order they were made: repeat, level, held, phase, and all fields of
         MemStats."""
@@ -96,9 +112,9 @@ class MemoryCost:
 
     def frame(self) -> pd.DataFrame:
         """rows() as a pandas frame."""
-        import pandas as pd
+        from grpcperf.results import pandas
 
-        return pd.DataFrame(self.rows())
+        return pandas().DataFrame(self.rows())
 
     def __repr__(self) -> str:
         lines = ["  " + " ".join(_padded(cells)) for cells in (self._head(), *self._lines())]
@@ -176,7 +192,9 @@ def _slope_of(columns: Sequence[Sequence[tuple[Reading, float]]]) -> Slope:
     line = common_slope(points)
     assert line is not None
     steps = [(first, last) for first, *_, last in points if last[0] != first[0]]
-    naive = fmean((last[1] - first[1]) / (last[0] - first[0]) for first, last in steps)
+    naive = (
+        fmean((last[1] - first[1]) / (last[0] - first[0]) for first, last in steps) if steps else line.slope
+    )
     from_nothing = all(column[0][0].level == 0 for column in columns)
     kept = fmean(column[-1][1] - column[0][1] for column in columns) if from_nothing else None
     return Slope(

@@ -14,6 +14,8 @@ def merge(results: Iterable[Result]) -> Result:
     """Several results of one spec as one: counts and histograms added, windows one after the other, each
     finding once. Of rates and costs that comes to their mean over all the time measured."""
     parts = list(results)
+    if not parts:
+        raise InvalidRequest("there are no results to merge")
     first = parts[0]
     if any(part.spec != first.spec for part in parts):
         raise InvalidRequest("results of different loads cannot be merged into one")
@@ -22,6 +24,10 @@ def merge(results: Iterable[Result]) -> Result:
         name: _sum_of_known(getattr(part, name) for part in parts) for name in _ADDED_IF_KNOWN
     }
     merged: dict[str, Any] = {name: sum((getattr(part, name) for part in parts), NONE) for name in _MERGED}
+    shares: dict[str, Any] = {name: _mean_of_known(parts, name) for name in ("steal", "pressure")}
+    findings = {one.code: one for part in parts for one in part.findings}
+    if merged["latency"].p99 is not None:
+        findings.pop("few_samples", None)
     statuses = {name: sum(part.status[name] for part in parts) for part in parts for name in part.status}
     causes: dict[tuple[str, str], int] = {}
     for cause in (cause for part in parts for cause in part.causes):
@@ -35,8 +41,9 @@ def merge(results: Iterable[Result]) -> Result:
             Cause(status=status, calls=calls, text=text)
             for (status, text), calls in sorted(causes.items(), key=lambda item: -item[1])
         ),
-        findings=tuple({one.code: one for part in parts for one in part.findings}.values()),
+        findings=tuple(findings.values()),
         **added,
+        **shares,
         **known,
         **merged,
     )
@@ -44,9 +51,9 @@ def merge(results: Iterable[Result]) -> Result:
 
 _ADDED = (
     *("window_s", "ok_in_window", "all_in_window", "messages_sent", "messages_received", "not_sent"),
-    *("reconnects", "connections_opened", "tls_resumed", "bursts", "burst_calls"),
+    *("reconnects", "connections_opened", "tls_resumed", "bursts", "burst_calls", "payload_sent"),
 )
-_ADDED_IF_KNOWN = ("client_cpu_s", "server_cpu_s")
+_ADDED_IF_KNOWN = ("client_cpu_s", "server_cpu_s", "connect_s", "drain_s")
 _MERGED = (
     *("latency", "service_time", "error_latency", "send_lag", "queued", "send_gap"),
     *("first_message", "message_gap", "round_trip"),
@@ -60,6 +67,13 @@ def _sum_of_known(values: Iterable[float | None]) -> float | None:
             return None
         total += value
     return total
+
+
+def _mean_of_known(parts: list[Result], name: str) -> float | None:
+    """Of shares of the time, by how long each part took."""
+    known = [(getattr(part, name), part.window_s) for part in parts if getattr(part, name) is not None]
+    whole = sum(window_s for _, window_s in known)
+    return sum(share * window_s for share, window_s in known) / whole if whole > 0 else None
 
 
 def _joined_windows(parts: list[Result]) -> Iterable[Window]:

@@ -88,13 +88,16 @@ class SweepProgress:
     """Shows how many measurements of a sweep are made, which is being made, and how long the rest will take.
     Runs inside show no bar of their own, which would fight with it for the line."""
 
-    def __init__(self, total: int, show: bool | None = None) -> None:
+    def __init__(self, total: int | None, show: bool | None = None) -> None:
+        """`total`: measurements to make; None: not known."""
         wanted = someone_watches() and not _inside_another.get() if show is None else show
         self._bar: Any = None
         self._failed = 0
         self._started_s = time.monotonic()
-        if wanted and total and sys.stderr is not None:
+        if wanted and total != 0 and sys.stderr is not None:
             form = "{n_fmt}/{total_fmt}|{bar}| {elapsed} gone, {remaining} left{postfix}"
+            if total is None:
+                form = "{elapsed} gone, {n_fmt} measured{postfix}"
             self._bar = _bar(total=total, bar_format=form, dynamic_ncols=True, leave=False, delay=SHORTEST_S)
 
     def show(self, point: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ class _Owner(Protocol):
 # Those that are being set up or run, innermost last: what is made now belongs to the last one.
 _OWNERS: pytest.StashKey[list[_Owner]] = pytest.StashKey()
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
-_failed: set[str] = set()  # node ids
+_FAILED: pytest.StashKey[set[str]] = pytest.StashKey()  # node ids
 
 
 class Namespace:
@@ -116,21 +116,16 @@ def _require_below(cost: MemoryCost, below: int | str) -> None:
 
     limit = units.size_bytes(below, "below")
     names = [name for name in ("heap_alloc", "stack_inuse") if name in cost.slopes] or ["rss_anon"]
-    parts = [getattr(cost, name) for name in names]
-    value = sum(part.slope for part in parts)
-    low, high = (
-        sum(part.slope if bound is None else bound for part, bound in zip(parts, bounds, strict=True))
-        for bounds in ([part.low for part in parts], [part.high for part in parts])
-    )
+    line = cost.together(names)
     show = units.format_bytes
-    told = (
-        f"a call in flight costs {show(value)} of {' and '.join(names)} (95 % interval {show(low)} to "
-        f"{show(high)}); wanted below {show(limit)}"
-    )
-    if low >= limit:
-        raise CheckFailed("\n".join([told, *(f"  {one.severity}: {one}" for one in cost.findings)]))
-    if high >= limit:
-        warnings.warn(f"inconclusive: {told}", InconclusiveWarning, stacklevel=3)
+    bounds = "no interval" if line.low is None else f"95 % interval {show(line.low)} to {show(line.high)}"
+    told = f"a call in flight costs {show(line.slope)} of {' and '.join(names)} ({bounds})"
+    told += f"; wanted below {show(limit)}"
+    remarks = [f"  {one.severity}: {one}" for one in cost.findings]
+    if line.low is not None and line.low >= limit:
+        raise CheckFailed("\n".join([told, *remarks]))
+    if line.high is None or line.high >= limit or not cost.valid:
+        warnings.warn("\n".join([f"inconclusive: {told}", *remarks]), InconclusiveWarning, stacklevel=3)
 
 
 class _Closing:
@@ -169,6 +164,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_OWNERS] = []
+    config.stash[_FAILED] = set()
     config.addinivalue_line(
         "markers", "grpcperf: the test measures a gRPC server (set on all that use the fixture)"
     )
@@ -201,16 +197,11 @@ def grpcperf(request: pytest.FixtureRequest) -> Namespace:
     return Namespace(request.config)
 
 
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    if report.failed:
-        _failed.add(report.nodeid)
-
-
 def pytest_sessionfinish(session: pytest.Session) -> None:
     found = session.config.stash.get(_SESSION, None)
     if found is None:
         return
-    for test in _failed:
+    for test in session.config.stash[_FAILED]:
         found.outcome(test, "failed")
     for option, write in (("grpcperf_json", found.write), ("grpcperf_benchmark_json", found.write_benchmark)):
         if path := session.config.getoption(option):
@@ -247,6 +238,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """A failed check, a dead server: told by its message and the line of the test. The frames inside the
     package say nothing to a test's reader; pytest hides those whose module says so (--full-trace shows
     them)."""
+    if call.excinfo is not None and not isinstance(call.excinfo.value, pytest.skip.Exception):
+        item.config.stash[_FAILED].add(item.nodeid)
     if call.excinfo is None or not _is_told(call.excinfo):
         return
     if (result := getattr(call.excinfo.value, "result", None)) is not None and hasattr(result, "spec"):

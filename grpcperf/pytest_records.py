@@ -3,7 +3,9 @@ pytest_plugin."""
 
 from __future__ import annotations
 
+import base64
 import json
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -174,15 +176,25 @@ def command_of(result: Result) -> str:
     spec, words = result.spec, ["grpcperf", "load"]
     for one in fields(spec):
         value = getattr(spec, one.name)
-        if one.name not in spec._given or one.name in ("request", "steps", "keepalive") or value is None:
+        if one.name not in spec._given or one.name in _NOT_IN_A_SHELL or value is None:
             continue
         option = f"--{one.name.replace('_', '-')}"
         if isinstance(value, Mapping):
             name = "--channel-arg" if one.name == "channel_args" else option
-            words += [word for key, item in value.items() for word in (name, f"{key}={item}")]
+            words += [word for key, item in value.items() for word in (name, f"{key}={_told(item)}")]
         elif isinstance(value, bool):
             words += [option] if value else []
         else:
-            words += [option, ",".join(map(str, value)) if isinstance(value, list | tuple) else f"{value:g}"
-                      if isinstance(value, float) else str(value)]  # fmt: skip
-    return " ".join(words)
+            words += [option, _told(value)]
+    return shlex.join(words)
+
+
+_NOT_IN_A_SHELL = ("request", "steps", "keepalive", "pick", "calls_per_connection")
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

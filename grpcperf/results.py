@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import store
+from grpcperf import store, units
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.histogram import Histogram
 from grpcperf.identity import plain
@@ -148,15 +148,16 @@ class Results(Sequence[Record]):
         return self._with(record for record in self if record.row is None)
 
     def select(self, where: Callable[[Mapping[str, Any]], bool] | None = None, **values: Any) -> Results:
-        """Those whose flat row has these values, and for which `where` (a callable of the flat row) holds."""
+        """Those whose flat row (or point, as it was given) has these values, and for which `where` (a
+        callable of the flat row) holds."""
         self.require(values)
         wanted = plain(values)
 
         def chosen(record: Record) -> bool:
-            row = {**record.flat(), **record.point}
-            return all(row.get(name) == value for name, value in wanted.items()) and (
-                where is None or where(row)
-            )
+            for name, value in wanted.items():
+                if value not in (record.value(name), record.point.get(name, record.value(name))):
+                    return False
+            return where is None or where(record.flat())
 
         return self._with(record for record in self if chosen(record))
 
@@ -196,7 +197,7 @@ class Results(Sequence[Record]):
         command to type when pandas is missing."""
         rows = self.table()
         names = list(rows[0]) if rows else [*self.axes, "repeat", "valid", "findings", "error"]
-        return _pandas().DataFrame(rows, columns=names)
+        return pandas().DataFrame(rows, columns=names)
 
     def pivot(
         self,
@@ -265,8 +266,16 @@ class Results(Sequence[Record]):
 
 
 def _is_plain_form(given: Any, told: Any) -> bool:
-    """Whether a row tells the plain form of what was given for an axis: 65536 of "64KiB"."""
-    return isinstance(given, str) and told is not None and not isinstance(told, str)
+    """Whether a row tells the plain form of what was given for an axis: 65536 of "64KiB", 0.5 of "500ms"."""
+    if not isinstance(given, str) or not isinstance(told, int | float) or isinstance(told, bool):
+        return False
+    for read in (units.size_bytes, units.seconds):
+        try:
+            if read(given, "axis") == told:
+                return True
+        except InvalidRequest:
+            continue
+    return False
 
 
 def latest(lines: Iterable[Mapping[str, Any]]) -> dict[str, Record]:
@@ -288,7 +297,8 @@ def _point_key(point: Mapping[str, Any]) -> str:
     return json.dumps(plain(point), sort_keys=True)
 
 
-def _pandas() -> Any:
+def pandas() -> Any:
+    """The library. Raises EngineError with the command to type when it is missing."""
     try:
         import pandas
     except ImportError:
@@ -317,13 +327,18 @@ def _read_csv(path: Path) -> Results:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
-            rows = [{name: _value(text) for name, text in row.items()} for row in reader]
+            texts = list(reader)
             names = list(reader.fieldnames or [])
     except OSError as error:
         raise EngineError(f"{path} cannot be read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidRequest(f"{path} is no text of a CSV file") from None
+    if any(None in row or None in row.values() for row in texts):
+        raise InvalidRequest(f"{path} has rows of another length than its first line")
     if "repeat" not in names:
         raise InvalidRequest(f"{path} was not written by Results.save: it has no column `repeat`")
     axes = names[: names.index("repeat")]
+    rows = [{name: _value(text) for name, text in row.items()} for row in texts]
     records = []
     for row in rows:
         failure = row.pop("error", None)
@@ -335,7 +350,8 @@ def _read_csv(path: Path) -> Results:
 
 
 def _value(text: Any) -> Any:
-    """A cell of a CSV file as the value it was written from."""
+    """A cell of a CSV file as the value it was written from; a text that reads like a number comes back as
+    one."""
     if text in ("", "True", "False"):
         return {"": None, "True": True, "False": False}[text]
     try:

@@ -93,10 +93,11 @@ class Sampler:
 
     def frame(self) -> pd.DataFrame:
         """rows() as a pandas frame, in columns of numbers with NaN for what was not read."""
-        import pandas as pd
+        from grpcperf.results import pandas
 
-        frame = pd.DataFrame(self.rows(), columns=list(COLUMNS))
-        return frame.apply(pd.to_numeric)
+        library = pandas()
+        frame = library.DataFrame(self.rows(), columns=list(COLUMNS))
+        return frame.apply(library.to_numeric)
 
     def __repr__(self) -> str:
         series = self._series

@@ -22,6 +22,7 @@ from grpcperf.targets import Measurable, as_target
 _CLIENT = ("client_cpu_saturated", "send_lag")
 REACHED = 0.98  # of a rate that counts as kept
 MOST_TRIALS = 40
+MOST_STEPS = 5  # down from a rate that does not hold
 MOST_STRETCH = 10  # of the duration, at rates so low that a percentile needs longer
 LOWEST = 128  # without low=, this part of the highest
 
@@ -118,7 +119,7 @@ class _Search:
         elif limit is not None:
             kept, top, limit = self._descend(bottom, top, limit)
         if limit is None:
-            return self._found(top, "high", self._confirmed(top, confirm))
+            return self._confirm(top, "high", precision, confirm, bottom)
         if kept is None:
             return self._found(None, limit, False)
         while top / kept > 1 + precision and len(self.results) < MOST_TRIALS:
@@ -128,7 +129,7 @@ class _Search:
                 kept = middle
             else:
                 top, limit = middle, broken
-        return self._confirm(kept, limit, precision, confirm)
+        return self._confirm(kept, limit, precision, confirm, bottom)
 
     def _climb(self, rate: float) -> tuple[float, float, str | None]:
         """Double a rate that is kept until one is not: the last that was, the first that was not and why."""
@@ -149,16 +150,20 @@ class _Search:
             rate, limit = lower, broken
         return None, rate, limit
 
-    def _confirm(self, rate: float, limit: str, precision: float, confirm: int) -> MaxRate:
-        """Step down until it holds; after a few steps it is said that it does not."""
-        for _ in range(5):
-            if self._confirmed(rate, confirm):
-                return self._found(rate, limit, True)
-            rate /= 1 + precision
-        return self._found(rate, limit, False)
-
-    def _confirmed(self, rate: float, times: int) -> bool:
-        return all(self._broken_by(rate, 2 * self.duration_s) is None for _ in range(times))
+    def _confirm(self, rate: float, limit: str, precision: float, confirm: int, bottom: float) -> MaxRate:
+        """Step down until it holds; after a few steps, or at the lowest rate, it is said that it does not."""
+        for _ in range(MOST_STEPS):
+            broken = next(
+                (one for one in (self._broken_by(rate, 2 * self.duration_s) for _ in range(confirm)) if one),
+                None,
+            )
+            if broken is None:
+                return self._found(rate, limit, confirm > 0)
+            limit, kept = broken, rate
+            rate = max(bottom, rate / (1 + precision))
+            if rate == kept:
+                break
+        return self._found(kept, limit, False)
 
     def _closed_loop(self) -> float:
         """What a closed loop reaches: about where an open one ends."""
@@ -187,8 +192,8 @@ class _Search:
     def _samples(self) -> float:
         """Calls that the percentiles in the bounds need, ten beyond each, and some more for Poisson's
         luck."""
-        parts = [check.metric.part for check in self.wanted if check.metric.part[:2] == "0."]
-        return max((14 / (1 - float(part)) for part in parts), default=0.0)
+        parts = [float(check.metric.part) for check in self.wanted if check.metric.part[:2] == "0."]
+        return max((14 / min(part, 1 - part) for part in parts if 0 < part < 1), default=0.0)
 
     def _load(self, args: dict[str, Any]) -> Result:
         self.bar.show({"rate": f"{args['rate']:,.0f}"} if "rate" in args else {"loop": "closed"})
@@ -223,6 +228,7 @@ def until_precise(
     runs. Raises InvalidRequest for a metric without an interval; Interrupted has what there was.
     """
     which = checks.metric(metric)
+    _require_interval(which)
     share, limit_s = units.real(relative), units.seconds(max_duration, "max_duration", above=True)
     if share is None or not 0 < share < 1:
         raise InvalidRequest(f"relative must be a share such as 0.05, not {units.shown(relative)}")
@@ -232,7 +238,7 @@ def until_precise(
             raise InvalidRequest(f"a callable that measures is wanted, not {units.shown(function)}")
         results: list[Result] = []
         started, width = time.monotonic(), math.inf
-        with SweepProgress(0, progress):
+        with SweepProgress(None, progress) as bar:
             while len(results) < 2 or (width > share and time.monotonic() - started < limit_s):
                 try:
                     results.append(_required(function()))
@@ -240,6 +246,8 @@ def until_precise(
                     done = [*results, *([interrupted.result] if interrupted.result else [])]
                     raise Interrupted(str(interrupted), merge(done) if done else None) from None
                 width = _width(which, merge(results))
+                bar.show({which.name: "no interval yet" if width == math.inf else f"±{width:.1%}"})
+                bar.step(failed=False)
         total = merge(results)
         return total if width <= share else _imprecise(total, which, width, share, limit_s)
 
@@ -252,12 +260,13 @@ def _required(measured: object) -> Result:
     return measured
 
 
+def _require_interval(which: checks.Metric) -> None:
+    if which.attribute not in ("latency", "service_time", "throughput_rps") or which.part.isalpha():
+        raise InvalidRequest(f"{which.name} has no interval: give 'p99' or the like, or 'throughput_rps'")
+
+
 def _width(which: checks.Metric, result: Result) -> float:
     """Half of the interval, as a share of the value; infinite where there is none yet."""
-    if which.attribute not in ("latency", "service_time", "throughput_rps") or which.part.isalpha():
-        raise InvalidRequest(
-            f"{which.name} has no interval: give a percentile such as 'p99', or 'throughput_rps'"
-        )
     value, interval = which.value(result), which.interval(result)
     if not value or interval is None:
         return math.inf

@@ -50,13 +50,16 @@ class Header:
                 f"{path} has schema {form.get('schema')!r}, this version reads {SCHEMA}: "
                 "use the version of grpcperf that wrote it"
             )
-        return cls(
-            axes=tuple(form["axes"]),
-            function=form["function"],
-            fingerprint=form["fingerprint"],
-            environment=form["environment"],
-            created=form["created"],
-        )
+        try:
+            return cls(
+                axes=tuple(form["axes"]),
+                function=form["function"],
+                fingerprint=form["fingerprint"],
+                environment=form["environment"],
+                created=form["created"],
+            )
+        except (KeyError, TypeError):
+            raise InvalidRequest(f"{path}: its header is damaged") from None
 
 
 def read(path: Path) -> tuple[Header, list[dict[str, Any]]]:
@@ -90,9 +93,9 @@ def write(path: Path, header: Header, lines: Iterable[Mapping[str, Any]]) -> Non
                 file.write(_line(line))
         temporary.replace(path)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise EngineError(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 class Store:
@@ -175,14 +178,12 @@ def _require_same(path: Path, there: Header, header: Header, force: bool) -> Non
             f"store {path} belongs to another sweep, over {', '.join(there.axes)} and not "
             f"{', '.join(header.axes)}: choose another file"
         )
-    if force:
-        return
     if there.function != header.function:
         raise InvalidRequest(
             f"store {path} holds rows of another function, or of the same before it was changed: choose "
             "another file, or give key= (a text of your own) to both if they measure the same"
         )
-    if there.fingerprint != header.fingerprint:
+    if there.fingerprint != header.fingerprint and not force:
         changed = [
             f"{name} {there.environment.get(name)!r} → {value!r}"
             for name, value in header.environment.items()

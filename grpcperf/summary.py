@@ -3,6 +3,7 @@ show."""
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,11 +36,12 @@ def summarise(results: Results, metric: str, axes: Sequence[str] | None = None) 
     numbers. Raises InvalidRequest for a name that is in no row."""
     axes = results.axes if axes is None else axes
     results.require([*axes, metric])
-    groups: dict[tuple[Any, ...], list[Record]] = {}
+    groups: dict[str, tuple[list[Any], list[Record]]] = {}
     for record in results:
-        groups.setdefault(tuple(record.value(axis) for axis in axes), []).append(record)
-    ordered = sorted(groups.items(), key=lambda item: [_rank(value) for value in item[0]])
-    return [_summary(dict(zip(axes, key, strict=True)), metric, group) for key, group in ordered]
+        values = [record.value(axis) for axis in axes]
+        groups.setdefault(json.dumps(values, sort_keys=True, default=str), (values, []))[1].append(record)
+    ordered = sorted(groups.values(), key=lambda group: [_rank(value) for value in group[0]])
+    return [_summary(dict(zip(axes, values, strict=True)), metric, group) for values, group in ordered]
 
 
 def _summary(point: dict[str, Any], metric: str, group: list[Record]) -> Summary:

@@ -185,7 +185,7 @@ def _group(axes: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
 
 
 def _values(name: str, given: Any) -> list[Any]:
-    if not isinstance(name, str) or not name.isidentifier() or name in _RESERVED:
+    if not isinstance(name, str) or not name.isidentifier() or name in (*_RESERVED, *dir(dict)):
         raise InvalidRequest(f"an axis cannot be named {name!r}")
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidRequest(f"axis {name} must be a list of values, not {units.shown(given)}: [{given!r}]?")

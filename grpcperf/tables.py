@@ -74,7 +74,7 @@ def _value(one: Summary) -> str:
         return "-"
     if one.low is None or one.high is None or one.high <= one.low:
         return format_number(one.value)
-    return f"{format_number(one.value)} ± {format_number((one.high - one.low) / 2)}"
+    return f"{format_number(one.value)} ± {format_number(one.high - one.value)}"
 
 
 def remarks(results: Results) -> Iterable[Remark]:

@@ -134,3 +134,23 @@ def test_report_is_one_file(cli: Any, store: Path, tmp_path: Path) -> None:
     assert "No such file" in cli("report", tmp_path / "none.jsonl", "--html", page, code=1).stderr
     cli("report", page, "--html", page, code=2)
     cli("report", store, "--html", tmp_path / "none" / "r.html", code=1)
+
+
+def test_results_that_are_not_valid_do_not_pass_strict(cli: Any, store: Path, tmp_path: Path) -> None:
+    one = scaled(store, tmp_path / "1.jsonl", 1, "here")
+    spoilt = tmp_path / "2.jsonl"
+    spoilt.write_text(scaled(store, spoilt, 2, "here").read_text().replace('"valid": true', '"valid": false'))
+    cli(
+        "compare",
+        one,
+        scaled(store, tmp_path / "3.jsonl", 2, "here"),
+        "--metric",
+        "throughput_rps",
+        "--strict",
+    )
+    cli("compare", one, spoilt, "--metric", "throughput_rps", "--strict", code=3)
+
+
+def test_another_target_is_another_sweep(cli: Any, store: Path) -> None:
+    wanted = ("sweep", "--connections", "1,2", "--request-size", "16,4KiB", "--repeats", "3", *QUICK)
+    assert "another function" in cli(*wanted, "--tls", "--store", store, code=2).stderr

@@ -181,3 +181,43 @@ def test_usl_without_a_knee() -> None:
     assert faster.contention == faster.coherency == 0
     with pytest.raises(gp.InvalidRequest, match="4 levels"):
         stats.fit_usl([1, 1, 1, 2], [1, 1, 1, 2])
+
+
+def test_a_zero_has_no_ratio_and_hides_nothing() -> None:
+    """Errors that went from 0 to 500 in most rounds: not "unchanged", for what is left are the rounds
+    without."""
+    values = iter([0, 0, 0, 7, 0, 0, 7, 0])
+    found = gp.compare(lambda: next(values), lambda: 7, metric="errors", rounds=8)
+    assert found.verdict == "inconclusive"
+    assert "0 in some" in found.note
+    assert (
+        compare_apart([0.0, 0.0, 5.0], [5.0, 5.0, 5.0], "errors", min_effect=0.02).verdict == "inconclusive"
+    )
+
+
+@pytest.mark.parametrize("least", [0.1, 0.6, 3.0])
+def test_up_and_down_count_alike(least: float) -> None:
+    factor = (1 + least) * 1.2
+    assert verdict(factor, spread=0.001, min_effect=least) == "changed"
+    assert verdict(1 / factor, spread=0.001, min_effect=least) == "changed"
+    assert verdict(1 + least * 0.9, spread=0.001, min_effect=least) == "unchanged"
+    with pytest.raises(gp.InvalidRequest, match="confidence"):
+        gp.compare(lambda: 1.0, lambda: 1.0, metric="y", confidence=1.5)
+
+
+@pytest.mark.parametrize(("confidence", "freedom"), [(0.999, 1), (0.95, 1), (0.99, 2), (0.5, 3), (0.95, 400)])
+def test_student_t_is_scipys(confidence: float, freedom: int) -> None:
+    assert stats.student_t(confidence, freedom) == pytest.approx(
+        oracle.t.ppf((1 + confidence) / 2, freedom), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("count", [10, 20, 40, 100])
+def test_a_constant_needs_no_warm_up(count: int) -> None:
+    assert stats.warmup_end([1234.567] * count) == 0
+
+
+def test_a_law_that_falls_from_the_start_is_most_at_one() -> None:
+    fit = stats.fit_usl([1, 2, 4, 8], [100, 62, 40, 21])
+    assert fit.knee == 1
+    assert fit.most_rps == pytest.approx(fit.per_second_of_one)

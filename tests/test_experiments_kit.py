@@ -133,7 +133,6 @@ def test_reports_are_kept_in_a_file(tmp_path: Path) -> None:
     report.save(path)
     replace(report, seconds=9.0).save(path)
     assert Report.load_all(path) == {"in-flight-cost": replace(report, seconds=9.0)}
-    assert experiments.runner(path)("in_flight_cost").seconds == 9.0
     path.write_text("{}\n")
     with pytest.raises(gp.InvalidRequest, match="line 1"):
         Report.load_all(path)
@@ -191,3 +190,19 @@ def test_experiments_are_attributes() -> None:
     assert "in_flight_cost" in dir(experiments)
     with pytest.raises(AttributeError, match="did you mean"):
         _ = experiments.in_flight_costs
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"n": "x"}, {"n": -1}, {"servers": "native"}, {"servers": []}, {"servers": 3}, {"n": None}]
+)
+def test_parameters_are_checked_before_anything_is_measured(wrong: Any) -> None:
+    with pytest.raises(gp.InvalidRequest):
+        made(lambda kit, **_: pytest.fail("measured"))(**wrong)
+
+
+def test_a_recorded_report_answers_only_what_it_was_measured_for(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    small = {"servers": ["native"], "kinds": ["unary"], "calls": [20]}
+    first = experiments.runner(path)("in-flight-cost", **small)
+    assert experiments.runner(path)("in-flight-cost", **small) == first
+    assert experiments.runner(path)("in-flight-cost", **{**small, "calls": [30]}).rows[0]["calls"] == 30

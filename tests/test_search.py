@@ -216,3 +216,34 @@ def test_on_a_real_server(server: Any) -> None:
     assert found.results
     assert found.rate in (None, 500) or found.rate < 500
     assert "MaxRate" in repr(found)
+
+
+def test_a_rate_that_never_holds_is_one_that_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short runs keep the bound, longer ones do not."""
+    tried: list[float] = []
+
+    def deceptive(target: Any, **args: Any) -> Result:
+        spec = gp.Load(**args)
+        if spec.rate is None:
+            return result_of(spec, [0.01] * 1000)
+        tried.append(spec.rate)
+        confirming = float(spec.duration or 0) > 1.5
+        return result_of(spec, [1.0 if confirming or spec.rate > 1000 else 1e-3] * int(spec.rate))
+
+    monkeypatch.setattr("grpcperf.search.load", deceptive)
+    for high in (None, 900):
+        found = gp.find_max_rate("localhost:1", p50="<5ms", low=500, high=high)
+        assert not found.confirmed
+        assert found.rate in tried
+        assert found.rate is not None
+        assert found.rate >= 500
+
+
+def test_merging_a_pool_keeps_its_bytes() -> None:
+    spec = gp.Load(kind="bidi", messages_per_stream=1, request_size=[16, 1024])
+    parts = [replace(result_of(spec, [0.1] * 100), messages_sent=100, payload_sent=52_000) for _ in range(3)]
+    assert merge(parts).mib_per_s == pytest.approx(parts[0].mib_per_s)
+    few = Finding(code="few_samples", severity="warning", message="m")
+    assert merge([replace(runs_of(0.5)(), findings=(few,)) for _ in range(2)]).findings == ()
+    with pytest.raises(gp.InvalidRequest, match="no results"):
+        merge([])

@@ -249,6 +249,8 @@ def test_another_machine_is_refused_unless_forced(tmp_path: Path, monkeypatch: p
     with pytest.raises(gp.InvalidRequest, match="elsewhere or by another version"):
         count_calls(store, gp.Sweep(x=[1]))
     assert count_calls(store, gp.Sweep(x=[1]), force=True) == 0
+    with pytest.raises(gp.InvalidRequest, match="another function"):
+        gp.Sweep(x=[1]).run(lambda p: {"y": 1}, store=store, force=True)
 
 
 def test_a_store_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -367,3 +369,46 @@ def test_overhead_of_a_point_is_small(tmp_path: Path) -> None:
     started = time.monotonic()
     gp.Sweep(x=range(200)).run(numbers, store=tmp_path / "s.jsonl")
     assert time.monotonic() - started < 200 * 0.025
+
+
+def test_identity_is_the_same_in_every_process(python: Any) -> None:
+    """Also of a set's literal, whose order is not."""
+    code = """
+from grpcperf import identity
+def f(p):
+    return {"y": p.x in {"a", "b", "c", "d"}, "z": ("e", 1.5, None)}
+print(identity.key_of(f))
+"""
+    keys = {python(code, env={**os.environ, "PYTHONHASHSEED": str(seed)}).stdout for seed in (1, 2, 3)}
+    assert len(keys) == 1
+    assert len(keys.pop()) > 10
+
+
+def test_axes_of_dicts_and_lists_have_their_points() -> None:
+    sweep = gp.Sweep(args=[{"a": 1}, {"a": 2}], pool=[[1, 2], [3]])
+    results = sweep.run(lambda p: {"y": p.args["a"] * len(p.pool)})
+    assert results._repr_html_().count("<tr") == 1 + 4
+    assert len(results.select(args={"a": 2}, pool=[3])) == 1
+
+
+def test_a_text_that_is_an_axis_is_not_replaced_by_a_column() -> None:
+    results = gp.Sweep(tls=["1.2", "1.3"]).run(lambda p: {"tls": True, "y": 1})
+    assert {row["tls"] for row in results.rows()} == {"1.2", "1.3"}
+
+
+def test_select_takes_either_form(loads: gp.Results) -> None:
+    assert len(loads.select(request_size="64KiB")) == len(loads.select(request_size=65536)) == 4
+
+
+def test_damaged_files_are_told(loads: gp.Results, tmp_path: Path) -> None:
+    for text in ('{"format": "grpcperf sweep", "schema": 1}\n', "[1]\n", "\n"):
+        (tmp_path / "s.jsonl").write_text(text)
+        with pytest.raises(gp.InvalidRequest):
+            gp.Results.load(tmp_path / "s.jsonl")
+    path = loads.save(tmp_path / "r.csv")
+    path.write_text(path.read_text() + "1,2\n")
+    with pytest.raises(gp.InvalidRequest, match="another length"):
+        gp.Results.load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(gp.InvalidRequest):
+        gp.Results.load(path)

@@ -58,18 +58,19 @@ def find(name: str) -> Experiment:
 
 
 def runner(recorded: str | Path | None = None, *, size: str = "quick") -> Callable[..., Report]:
-    """A callable that answers `run(name, **parameters)` from a file of reports when it is in there, and else
-    measures, and keeps the report in that file: for notebooks, whose figures can then be drawn again without
-    measuring for an hour."""
+    """A callable that answers `run(name, **parameters)` from a file of reports when one with this size and
+    these parameters is in there, and else measures, and keeps the report in that file: for notebooks, whose
+    figures can then be drawn again without measuring for an hour."""
     known = Report.load_all(recorded) if recorded is not None and Path(recorded).exists() else {}
 
     def run(name: str, **parameters: Any) -> Report:
         experiment = find(name)
-        if experiment.name not in known:
-            known[experiment.name] = experiment(size=size, **parameters)
+        there = known.get(experiment.name)
+        if there is None or not experiment.is_answered_by(there, size, parameters):
+            there = known[experiment.name] = experiment(size=size, **parameters)
             if recorded is not None:
-                known[experiment.name].save(recorded)
-        return known[experiment.name]
+                there.save(recorded)
+        return there
 
     return run
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from grpcperf import units
 from grpcperf.errors import EngineError, Error, InvalidRequest
 from grpcperf.experiments.report import Report
 from grpcperf.identity import plain
@@ -71,10 +72,6 @@ class Kit:
         self.skipped: dict[str, str] = {}
         self.data: dict[str, Any] = {}  # of the report, beside what is fitted to its rows
         self._bar = bar
-
-    @property
-    def quick(self) -> bool:
-        return self.size == "quick"
 
     def servers(self, wanted: Iterable[Any]) -> Iterator[ServerKind]:
         """The kinds of server that can be had here: "native", "native:thread", "native:pool:100:1000",
@@ -187,9 +184,11 @@ class Experiment:
         known = self.quick if size == "quick" else self.full
         refuse_unknown(parameters, known, f"parameter of {self.name}")
         chosen = {**known, **parameters}
+        for name, like in known.items():
+            chosen[name] = _checked(name, chosen[name], like)
         started = time.monotonic()
         rows: list[Row] = []
-        with SweepProgress(0, progress) as bar:
+        with SweepProgress(None, progress) as bar:
             kit = Kit(size, bar)
             try:
                 for row in self.measure(kit, **chosen):
@@ -203,6 +202,11 @@ class Experiment:
                     raise
                 kit.skip("the rest", str(error))
         return self._report(rows, kit, chosen, time.monotonic() - started)
+
+    def is_answered_by(self, report: Report, size: str, parameters: Mapping[str, Any]) -> bool:
+        """Whether a report was measured in this size and with these parameters."""
+        chosen = {**(self.quick if size == "quick" else self.full), **parameters}
+        return report.size == size and dict(report.parameters) == plain(chosen)
 
     def _report(self, rows: list[Row], kit: Kit, chosen: Mapping[str, Any], seconds: float) -> Report:
         from grpcperf import environment
@@ -220,6 +224,26 @@ class Experiment:
             environment=environment.summary(),
             answered_by=self,
         )
+
+
+def _checked(name: str, value: Any, like: Any) -> Any:
+    """A parameter in the form of the experiment's own: a list of values, a count, a number. Raises
+    InvalidRequest."""
+    if isinstance(like, list | tuple):
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise InvalidRequest(f"{name} must be a list such as {like!r}, not {shown(value)}")
+        values = list(value)
+        if not values and like:
+            raise InvalidRequest(f"{name} is empty")
+        numbers = all(_is_number(one) for one in like)
+        if like and numbers and not all(_is_number(one) and one >= 0 for one in values):
+            raise InvalidRequest(f"{name} must be numbers such as {like!r}, not {values!r}")
+        return values
+    if name == "repeats":
+        return units.count(value, name)
+    if _is_number(like) and (not _is_number(value) or value < 0):
+        raise InvalidRequest(f"{name} must be a number such as {like!r}, not {shown(value)}")
+    return value
 
 
 def _finite(value: Any) -> Any:

@@ -85,11 +85,9 @@ class Report:
 
     def frame(self) -> pd.DataFrame:
         """The rows as a pandas frame. Raises EngineError with the command to type when pandas is missing."""
-        try:
-            import pandas
-        except ImportError:
-            raise EngineError("pandas is missing, for frames: pip install pandas") from None
-        return pandas.DataFrame([dict(row) for row in self.rows])
+        from grpcperf.results import pandas
+
+        return pandas().DataFrame([dict(row) for row in self.rows])
 
     def columns(self) -> list[str]:
         """Those of the experiment, then what else the rows have but bounds, which table() puts beside their
@@ -216,4 +214,4 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     if low is None or high is None or low == high:
         return format_number(value)
-    return f"{format_number(value)} ± {format_number((high - low) / 2)}"
+    return f"{format_number(value)} ± {format_number(high - value)}"

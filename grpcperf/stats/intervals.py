@@ -136,7 +136,7 @@ def _counts(windows: Sequence[Window]) -> tuple[NDArray[np.int64], NDArray[np.in
     return slots, counts
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)
 def _block_weights(windows: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """How often each window is drawn in each resample, shape (resamples, windows): circular blocks, laid end
     to end until there are as many windows as before."""
@@ -222,19 +222,19 @@ def student_t(confidence: float, freedom: int) -> float:
     """The two-sided quantile of Student's t: its integral by Simpson's rule, inverted by bisection. For one
     number scipy is not needed."""
     gammas = math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)
-    scale = math.exp(gammas) / math.sqrt(freedom * math.pi)
+    scale = math.exp(gammas) / math.sqrt(math.pi)
 
-    def inside(t: float) -> float:
+    def inside(angle: float) -> float:
+        """The probability between -t and t = sqrt(freedom) tan(angle): by this substitution the integrand is
+        a power of the cosine, smooth to the end also where t is large."""
         steps = 400
-        width = t / steps
-        heights: list[float] = [
-            (1 + (i * width) ** 2 / freedom) ** (-(freedom + 1) / 2) for i in range(steps + 1)
-        ]
+        width = angle / steps
+        heights = [math.cos(i * width) ** (freedom - 1) for i in range(steps + 1)]
         inner = 4 * sum(heights[1:-1:2]) + 2 * sum(heights[2:-1:2])
         return 2 * scale * width / 3 * (heights[0] + inner + heights[-1])
 
-    low, high = 0.0, 200.0
-    for _ in range(45):
+    low, high = 0.0, math.pi / 2
+    for _ in range(52):
         middle = (low + high) / 2
         low, high = (middle, high) if inside(middle) < confidence else (low, middle)
-    return high
+    return math.sqrt(freedom) * math.tan(high)

@@ -22,6 +22,10 @@ def warmup_end(values: Sequence[float]) -> int | None:
     batches = [sum(values[at : at + size]) / size for at in range(0, len(values) - size + 1, size)]
     if len(batches) < 4:
         return None
+    middle = sum(batches) / len(batches)
+    batches = [
+        value - middle for value in batches
+    ]  # squares of large numbers that hardly differ would cancel
     # Of the last k batches: sum and sum of squares, so that every truncation costs the same.
     sums = list(accumulate(reversed(batches)))
     squares = list(accumulate(value * value for value in reversed(batches)))
@@ -30,6 +34,6 @@ def warmup_end(values: Sequence[float]) -> int | None:
         count = len(batches) - cut
         total, square = sums[count - 1], squares[count - 1]
         error = max(0.0, square - total * total / count) / count**2
-        if error < best_error:
+        if error < best_error * (1 - 1e-9):
             best, best_error = cut, error
     return None if best * 2 >= len(batches) else best * size

@@ -111,9 +111,12 @@ def _solve(n: NDArray[np.float64], x: NDArray[np.float64]) -> tuple[float, float
 
 
 def _knee(contention: float, coherency: float) -> float | None:
-    if coherency <= 0 or contention >= 1:
+    """At least 1: with less than one caller there is nothing."""
+    if contention >= 1:
+        return 1.0
+    if coherency <= 0:
         return None
-    return math.sqrt((1 - contention) / coherency)
+    return max(1.0, math.sqrt((1 - contention) / coherency))
 
 
 def _knee_interval(
