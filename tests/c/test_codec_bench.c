@@ -27,8 +27,12 @@ static void test_time(const struct gp_codec *codec, enum gp_codec_operation oper
     CHECK(err.code == (has == 0 ? GP_ERROR_NONE : GP_ERROR_INVALID));
     if (has < 0)
         return;
+    for (int i = 0; i < 3; i++) { /* one of which is not interrupted */
+        CHECK(gp_codec_time(codec, operation, memory, 20, &many, &err) == 0);
+        few.ns = many.ns < few.ns ? many.ns : few.ns;
+    }
     CHECK(gp_codec_time(codec, operation, memory, 2000, &many, &err) == 0);
-    CHECK(many.ns > 10 * few.ns && many.encoded_bytes == few.encoded_bytes && few.encoded_bytes > 700);
+    CHECK(many.ns > 5 * few.ns && many.encoded_bytes == few.encoded_bytes && few.encoded_bytes > 700);
 }
 
 /* Fails with words, or does not need the allocation that failed. */
