@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WARM_UP = 1000  # calls
+BETTER = 1.1  # times as much: less may be the machine's doing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,12 +179,19 @@ def _usual(report: Report, client: str) -> list[Mapping[str, Any]]:
 
 
 def verdict(report: Report) -> str:
-    parts = []
+    parts, factors = [], []
     for client in dict.fromkeys(row["client"] for row in report.rows):
         rows = [row for row in _usual(report, client) if row["throughput_rps"]]
         told = [*_of_one(rows), *_of_pools(rows), *_of_retries(report, client), *_of_picks(report, client)]
+        factors += [factor for _, factor in _pools(rows)]
         if told:
             parts.append(f"{client}: {', '.join(told)}")
+    if factors:
+        better = sum(factor > BETTER for factor in factors)
+        parts.append(
+            f"on {len(os.sched_getaffinity(0))} CPUs, which the server shares, a pool does better than one "
+            f"connection at its best for {better} of {len(factors)} clients"
+        )
     return f"{'; '.join(parts) or 'no call was answered'}."
 
 
@@ -196,33 +204,49 @@ def _of_one(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"one connection does {factor} times as much with {more}"
 
 
-def _of_pools(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _pools(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], float]]:
+    """The best of the pools, and how many times the best of one connection it does."""
     single = [row["throughput_rps"] for row in rows if row["connections"] == 1]
     pools = [row for row in rows if row["connections"] > 1]
     if single and pools:
         best = max(pools, key=lambda row: row["throughput_rps"])
-        factor = times(best["throughput_rps"] / max(single))
-        yield f"{best['connections']} connections {factor} times its best"
+        yield best, best["throughput_rps"] / max(single)
+
+
+def _of_pools(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for best, factor in _pools(rows):
+        yield f"{best['connections']} connections {times(factor)} times its best"
+
+
+# What a lock takes is told by CPU: calls per second depend more on what else the machine has to do.
 
 
 def _of_retries(report: Report, client: str) -> Iterator[str]:
-    """The mean over the points of what retries leave of the throughput."""
     ratios = []
     for row in report.select(client=client, connections=1, retries=True):
-        pairs = {name: row[name] for name in ("server", "workers", "pick", "calls")}
-        for other in report.select(client=client, connections=1, retries=False, **pairs):
-            if other["throughput_rps"]:
-                ratios.append(row["throughput_rps"] / other["throughput_rps"])
+        same = {name: row[name] for name in ("server", "workers", "pick", "calls")}
+        ratios += _ratios([row], report.select(client=client, connections=1, retries=False, **same))
     if ratios:
-        yield f"retries leave {times(sum(ratios) / len(ratios))} of it"
+        yield f"retries take {times(sum(ratios) / len(ratios))} times the CPU per call"
 
 
 def _of_picks(report: Report, client: str) -> Iterator[str]:
-    rows = {
-        row["pick"]: row["throughput_rps"] for row in report.select(client=client) if row["connections"] > 1
-    }
-    if rows.get("locked") and rows.get("round_robin"):
-        yield f"a locked pool {times(rows['locked'] / rows['round_robin'])} times one without a lock"
+    rows = report.select(client=client)
+    rows = [row for row in rows if row["connections"] > 1 and row["workers"] == rows[-1]["workers"]]
+    usual = [row for row in rows if row["pick"] == "round_robin"]
+    for pick, words in (("locked", "a locked pool"), ("least_loaded", "the least loaded")):
+        ratios = _ratios([row for row in rows if row["pick"] == pick], usual)
+        if ratios:
+            yield f"{words} {times(sum(ratios) / len(ratios))} times that of a pool in turn"
+
+
+def _ratios(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> list[float]:
+    """Of CPU per call, of each with its counterpart, where both are known."""
+    cpus = [
+        (one["client_cpu_us_per_call"], other["client_cpu_us_per_call"])
+        for one, other in zip(rows, others, strict=False)
+    ]
+    return [one / other for one, other in cpus if one and other]
 
 
 def figures(report: Report) -> list[Figure]:
