@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gc
 import os
 import resource
 import signal
 import socket
+import subprocess
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -17,6 +20,7 @@ from typing import Any
 import pytest
 
 import grpcperf as gp
+from grpcperf.targets.child import executable
 
 QUICK: dict[str, Any] = {"duration": 0.4, "warmup": 0.1, "drain": 0.2}
 
@@ -61,7 +65,7 @@ def test_rate_is_kept_each_way_and_shared(server: gp.Server, connections: int, s
     with gp.Link(server, rate="16Mbit") as link:
         for _ in range(4):
             result = gp.load(
-                link, connections=connections, concurrency=48, duration=0.8, warmup=0.3, drain=0, **sizes
+                link, connections=connections, concurrency=48, duration=0.6, warmup=0.2, drain=0, **sizes
             )
             share = result.throughput_rps * 8192 / 2e6
             assert share <= 1.05
@@ -93,6 +97,54 @@ def test_a_thousand_connections(server: gp.Server) -> None:
         assert result.errors == 0
         assert result.connections == 1000
         assert link.cpu_s > 0
+
+
+# --- the relay by itself
+
+
+@contextlib.contextmanager
+def relay(port: int, *options: str) -> Iterator[tuple[str, int]]:
+    command = [str(executable("grpcperf-relay")), "--target", f"ipv4:127.0.0.1:{port}", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        host, _, port_text = process.stdout.readline().split()[2].rpartition(":")
+        yield host, int(port_text)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--delay", "3000000"], ["--delay", "1000000", "--jitter", "4000000", "--rate", "60000000"]],
+)
+def test_bytes_arrive_whole_and_in_order(options: list[str]) -> None:
+    """There, read by somebody slow until their end, and back."""
+    sent = os.urandom(3 << 20)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0] as peer:
+                came = bytearray()
+                while part := peer.recv(50_000):
+                    came += part
+                    time.sleep(0.0002)
+                peer.sendall(came)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with relay(listener.getsockname()[1], *options) as at, socket.create_connection(at, 10) as client:
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            back = b"".join(iter(lambda: client.recv(1 << 20), b""))
+        thread.join()
+    assert back == sent
+
+
+def test_a_command_line_without_sense_is_told() -> None:
+    done = subprocess.run([executable("grpcperf-relay"), "--delay", "x"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--delay" in done.stderr
+    assert "usage" in done.stderr
 
 
 # --- what it carries
@@ -153,7 +205,9 @@ def test_a_target_by_address(server: gp.Server) -> None:
 def test_a_reset_in_the_middle_of_messages_is_transport(server: gp.Server) -> None:
     with (
         gp.Link(server, rate="4Mbit") as link,
-        gp.start(link, concurrency=4, response_size="1MiB", request_size=0, duration=1.0, warmup=0) as run,
+        gp.start(
+            link, concurrency=4, response_size="1MiB", request_size=0, duration=0.6, warmup=0, drain=0.1
+        ) as run,
     ):
         time.sleep(0.4)
         link.reset()
@@ -239,6 +293,9 @@ def test_a_target_that_dies_is_told_of() -> None:
         with pytest.raises(gp.ServerDied):
             gp.load(link, **QUICK)
         assert link.relay.death() is None
+        at = ("127.0.0.1", int(link.address.rpartition(":")[2]))
+        with socket.create_connection(at, timeout=5) as client, pytest.raises(ConnectionResetError):
+            client.recv(1)  # which the relay had accepted before it could know
 
 
 def test_a_relay_that_dies_is_transport(server: gp.Server) -> None:

@@ -7,6 +7,7 @@ server's: grpc-go has static ones to set; C core has none, only its estimate of 
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -120,21 +121,22 @@ def _ruled(report: Report) -> list[Row]:
 
 
 def verdict(report: Report) -> str:
+    """What the windows rule, and what servers' own windows carry from the farthest."""
     parts = []
-    ruled = _ruled(report)
-    shares = sorted(row["mib_per_s"] / row["window_limit_mib_per_s"] for row in ruled)
+    shares = [row["mib_per_s"] / row["window_limit_mib_per_s"] for row in _ruled(report)]
     if shares:
         parts.append(
             "where window / RTT is below a quarter of what the path carries, throughput is "
-            f"{shares[0]:.2f} to {shares[-1]:.2f} of it ({len(shares)} rows)"
+            f"{statistics.median(shares):.2f} of it, from {min(shares):.2f} to {max(shares):.2f}"
         )
-    beyond = [row for row in report.rows if row["window"] is None and row["rtt_ms"]]
-    for row in beyond:
-        parts.append(
-            f"upload to {row['server']} with its own windows ({row['setting']}) at {row['rtt_ms']:g} ms: "
-            f"{row['mib_per_s']:.3g} MiB/s"
-        )
-    told = "; ".join(parts) or "No window was small enough to rule"
+    farthest = max(row["rtt_ms"] for row in report.rows)
+    own = [
+        f"{row['mib_per_s']:.3g} MiB/s to {row['server']} ({row['setting']})"
+        for row in report.select(window=None, rtt_ms=farthest)
+    ]
+    if own:
+        parts.append(f"servers that size their windows themselves take, at {farthest:g} ms, {', '.join(own)}")
+    told = "; ".join(parts) or "no window was small enough to rule"
     return told[0].upper() + told[1:] + "."
 
 

@@ -187,7 +187,7 @@ EXPERIMENT = Experiment(
     quick={"servers": ["native", "grpc-go"], "delays": [0], "count": 25, "repeats": 1},
     full={
         "servers": ["native", "grpc-go@1.46.2", "grpc-go"],
-        "delays": [0, "10ms"],
+        "delays": [0, "5ms"],
         "count": 100,
         "repeats": 3,
     },
