@@ -78,6 +78,8 @@ def load(
         metadata={} if metadata is None else metadata,
         pick=pick,
     )
+    if len(spec.payload_sizes) > 1:
+        raise InvalidRequest("request_size: grpc-go's client here sends one size")
     for key, value in spec.metadata.items():
         if isinstance(value, bytes):
             raise InvalidRequest(f"metadata {key!r}: grpc-go's client here takes texts alone")

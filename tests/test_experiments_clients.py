@@ -47,6 +47,26 @@ def test_connections_that_stay_are_cheaper(server: str) -> None:
     assert all(row["errors"] == 0 for row in report.rows)
 
 
+def test_want_of_ports_makes_it_invalid() -> None:
+    """The engine finds other ports on loopback, so this is what it tells of other machines."""
+    from dataclasses import replace
+
+    from grpcperf.experiments.connection_churn import _row
+    from grpcperf.experiments.kit import Kit
+    from grpcperf.load import unmeasured
+    from grpcperf.progress import SweepProgress
+    from grpcperf.result import Cause
+
+    text = "no connection takes calls: no local port is left to connect from (net.ipv4.ip_local_port_range)"
+    kit = Kit("quick", SweepProgress(0, False))
+    result = replace(
+        unmeasured(gp.Load()), findings=(), causes=(Cause(status="transport", calls=7, text=text),)
+    )
+    _row(kit, result, "here")
+    assert kit.findings["ports_exhausted"].severity == "invalid"
+    assert "here: 7 calls" in kit.findings["ports_exhausted"].message
+
+
 def test_clients_side_by_side() -> None:
     report = report_of(
         "client-pool",

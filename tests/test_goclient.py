@@ -114,6 +114,7 @@ def test_tls_and_an_old_version():
         ({"workers": 2, "connections": 3}, "at least connections"),
         ({"version": "latest"}, "version must be"),
         ({"metadata": {"a-bin": b"1"}}, "texts alone"),
+        ({"request_size": [1, 2]}, "one size"),
         ({"duration": -1}, "duration must be"),
     ],
 )
