@@ -76,17 +76,26 @@ def verdict(report: Report) -> str:
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
         rows = report.select(server=server, loop="closed")
+        if not rows:
+            continue
         first, last = rows[0], rows[-1]
-        if not first["throughput_rps"] or not first["latency_p50_us"] or not last["latency_p50_us"]:
+        if (
+            first is last
+            or not first["throughput_rps"]
+            or not first["latency_p50_us"]
+            or not last["latency_p50_us"]
+        ):
             continue
         fit = report.data.get(server, {})
-        knee = f", the law's knee is at {fit['knee']:.0f}" if fit.get("knee") else ", the law has no knee"
+        knee = f", the law's knee is at {fit['knee']:.0f}" if fit.get("knee") else ""
+        if fit.get("r2") is not None and not fit.get("knee"):
+            knee = ", the law has no knee"
         parts.append(
             f"{server}: from {first['concurrency']} to {last['concurrency']} callers throughput grows "
             f"{times(last['throughput_rps'] / first['throughput_rps'])} times and the median latency "
             f"{times(last['latency_p50_us'] / first['latency_p50_us'])} times{knee}"
         )
-    return "; ".join(parts) + "."
+    return "; ".join(parts) + "." if parts else "Too little was measured for a verdict."
 
 
 def figures(report: Report) -> list[Figure]:

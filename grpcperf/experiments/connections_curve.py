@@ -63,7 +63,7 @@ def verdict(report: Report) -> str:
             parts.append(
                 f"{text} does over {rows[0]['connections']}, over {rows[-1]['connections']} {times(last)}"
             )
-    return "; ".join(parts) + "."
+    return "; ".join(parts) + "." if parts else "Too little was measured for a verdict."
 
 
 def figures(report: Report) -> list[Figure]:

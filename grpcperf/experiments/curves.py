@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Kit, Row, ServerKind
 from grpcperf.load import load
 from grpcperf.result import Result
@@ -40,6 +41,10 @@ def under(conditions: Mapping[str, Any], server: ServerKind) -> Iterator[tuple[M
         "tls": TLS.self_signed() if conditions["tls"] else None,
     }
     threads = conditions["threads"]
+    if not (server.is_go or server.is_native) and told(conditions).keys() - {"compression", "distance_ms"}:
+        raise InvalidRequest(f"{server.name}: conditions of a server hold for those started by name")
+    if threads and server.name not in ("native", *((server.name,) if server.is_go else ())):
+        raise InvalidRequest(f"{server.name}: its threads cannot be set; give native or grpc-go")
     native = {"model": f"async:{threads}"} if threads and server.name == "native" else {}
     with ExitStack() as stack:
         go = {"gomaxprocs": threads} if threads else {}

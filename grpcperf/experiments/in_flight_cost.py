@@ -52,6 +52,8 @@ def verdict(report: Report) -> str:
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
         rows = report.select(server=server, calls=most)
+        if not rows:
+            continue
         totals = known(row["total_kib_per_call"] for row in rows)
         tasks = [(row["tasks_held"] - row["tasks_before"]) / most for row in rows]
         back = all(abs(row["tasks_after"] - row["tasks_before"]) <= 20 for row in rows)

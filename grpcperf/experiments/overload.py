@@ -73,8 +73,9 @@ def _one(
         after = server.counters()
     kit.note(result, f"{limit} at {ratio:g}")
     degraded = after.degraded - before.degraded
+    seen_before = before.started + before.rejected + before.degraded
     # The counters hold the warm-up too; of its calls as large a share is degraded as of those measured.
-    measured = result.calls / max(1, after.started + after.rejected + after.degraded)
+    measured = result.calls / max(1, after.started + after.rejected + after.degraded - seen_before)
     cheap = min(degraded * measured, result.status["OK"])
     share = cheap / max(1, result.status["OK"])
 
@@ -84,7 +85,7 @@ def _one(
         return None if value is None else value * 1e6
 
     return {
-        "goodput_rps": max(0.0, result.throughput_rps - cheap / result.window_s),
+        "goodput_rps": result.throughput_rps * (1 - share),
         "accepted_p50_us": accepted(0.5),
         "accepted_p99_us": accepted(0.99),
         "rejected": result.status["RESOURCE_EXHAUSTED"],
@@ -98,13 +99,16 @@ def verdict(report: Report) -> str:
     least = min(row["offered_ratio"] for row in report.rows)
     parts = []
     for limit in dict.fromkeys(row["limit"] for row in report.rows):
-        calm, full = (report.select(limit=limit, offered_ratio=ratio)[0] for ratio in (least, most))
-        if not (calm["accepted_p50_us"] and full["accepted_p50_us"]):
+        ends = [report.select(limit=limit, offered_ratio=ratio) for ratio in (least, most)]
+        if not all(rows and rows[0]["accepted_p50_us"] for rows in ends):
             continue
+        calm, full = ends[0][0], ends[1][0]
         growth = full["accepted_p50_us"] / calm["accepted_p50_us"]
         share = full["goodput_rps"] / full["capacity_rps"]
         told = f"{limit}: goodput {share:.0%} of the capacity, median of the accepted {growth:.1f} times"
         parts.append(f"{told} that at {least:g}")
+    if not parts:
+        return "Too little was measured for a verdict."
     return f"At {most:g} times the capacity, {'; '.join(parts)}."
 
 

@@ -33,6 +33,9 @@ def measure(
     there are two or more."""
     cpus = sorted(os.sched_getaffinity(0))
     for server in kit.servers(servers):
+        if not server.is_go and server.name != "native":
+            kit.skip(server.name, "its threads cannot be set")
+            continue
         for pin in pinned:
             if pin and len(cpus) < 2:
                 kit.skip("pinned", "there is one CPU only")
@@ -52,8 +55,9 @@ def _one(
     kit: Kit, server: ServerKind, threads: int, places: Any, asked: dict[str, Any], duration: float
 ) -> Row:
     of_server, of_client = places
-    native = {"model": f"async:{threads}"} if server.name == "native" else {}
-    with server.start(go={"gomaxprocs": threads}, native=native, cpus=of_server) as target:
+    with server.start(
+        go={"gomaxprocs": threads}, native={"model": f"async:{threads}"}, cpus=of_server
+    ) as target:
         before = target.memstats()
         result = load(target, cpus=of_client, duration=duration, warmup=duration / 4, progress=False, **asked)
         after = target.memstats()
@@ -73,7 +77,7 @@ def _one(
 def verdict(report: Report) -> str:
     """The advice "1.2 to 1.5 for each core" is judged by whether more threads than CPUs did better than as
     many."""
-    cpus = len(os.sched_getaffinity(0))
+    cpus = report.environment.get("cpus_allowed") or 0
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
         rows = report.select(server=server, pinned=False) or report.select(server=server)

@@ -3,20 +3,24 @@ nothing."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.comparison import judge
 from grpcperf.experiments.curves import times
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.load import load
 from grpcperf.result import Result
-from grpcperf.stats import paired_ratio
+from grpcperf.stats import Interval, paired_ratio
 from grpcperf.targets import Server
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+LEAST_EFFECT = 0.05  # of a change that counts, among so many comparisons
 
 # Options of the native server and of the client, by what they are called in a row.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -42,18 +46,24 @@ def measure(
     duration: float,
     repeats: int,
 ) -> Iterator[Row]:
-    """Each option in turn with the defaults, so that both meet the same machine; ratios are of pairs."""
+    """Each option in turn with the defaults, in random order, so that both meet the same machine; ratios are
+    of pairs. "none" is the defaults against themselves."""
+    order = random.Random(0)
     kit.skip("syscalls_per_call", "the kernel counts system calls only for tracers")
     for size in sizes:
         for name in options:
             kit.say(option=name, size=size)
-            pairs = [
-                (
-                    _one(kit, "none", size, concurrency, duration),
-                    _one(kit, name, size, concurrency, duration),
+            pairs = []
+            for _ in range(repeats):
+                both = (
+                    {one: Row() for one in order.sample(["none", name], 2)}
+                    if name != "none"
+                    else {"none": Row()}
                 )
-                for _ in range(repeats)
-            ]
+                for one in both:
+                    both[one] = _one(kit, one, size, concurrency, duration)
+                again = both[name] if name != "none" else _one(kit, "none", size, concurrency, duration)
+                pairs.append((both["none"], again))
             rows = iter([row for _, row in pairs])
             row = kit.repeat(repeats, lambda: next(rows))  # noqa: B023
             found = paired_ratio(
@@ -104,18 +114,22 @@ def _one(kit: Kit, name: str, size: int | str, concurrency: int, duration: float
     }
 
 
-def _unsure(row: Mapping[str, Any]) -> bool:
+def _changed(row: Mapping[str, Any]) -> bool:
+    """As a comparison judges it: the interval excludes 1, and the ratio is further from it than what
+    counts."""
     low, high = row.get("throughput_ratio_low"), row.get("throughput_ratio_high")
-    return low is None or high is None or low <= 1 <= high
+    if low is None or high is None:
+        return False
+    return judge(row["throughput_ratio"], Interval(low, high, ""), LEAST_EFFECT) == "changed"
 
 
 def verdict(report: Report) -> str:
     rows = [row for row in report.rows if row["option"] != "none"]
-    sure = sorted((row for row in rows if not _unsure(row)), key=lambda row: row["throughput_ratio"])
+    sure = sorted((row for row in rows if _changed(row)), key=lambda row: row["throughput_ratio"])
     told = [
         f"{row['option']} {times(row['throughput_ratio'])} times at {row['request_size']}" for row in sure
     ]
-    same = [f"{row['option']} at {row['request_size']}" for row in rows if _unsure(row)]
+    same = [f"{row['option']} at {row['request_size']}" for row in rows if not _changed(row)]
     first = f"Throughput changed with {'; '.join(told)}. " if told else ""
     return f"{first}Not told from no change: {'; '.join(same) or 'none'}."
 

@@ -73,15 +73,20 @@ def data(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "per_message_us": line.slope,
             "r2": line.r2,
         }
-    only: dict[str, Any] = next(iter(found.values()), {})
-    return {**found, **only}  # of the first server also by plain names
+    first: dict[str, Any] = next(iter(found.values()), {})
+    return {
+        **found,
+        **first,
+    }  # those of the first server also by plain names, as rows of one server would have them
 
 
 def verdict(report: Report) -> str:
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
-        unary = report.select(server=server, kind="unary")[0]
-        longest = max(report.select(server=server, kind="bidi"), key=lambda row: row["messages_per_stream"])
+        one, streams = report.select(server=server, kind="unary"), report.select(server=server, kind="bidi")
+        if not one or not streams:
+            continue
+        unary, longest = one[0], max(streams, key=lambda row: row["messages_per_stream"])
         fit = report.data.get(server)
         gain = longest["messages_per_s"] / unary["messages_per_s"] if unary["messages_per_s"] else 0.0
         text = f"{server}: a ping-pong message comes {times(gain)} times as often as a unary call"
@@ -91,7 +96,7 @@ def verdict(report: Report) -> str:
                 f"{fit['per_message_us']:.0f} µs (R² {fit['r2'] or 0:.3f})"
             )
         parts.append(text)
-    return "; ".join(parts) + "."
+    return "; ".join(parts) + "." if parts else "Too little was measured for a verdict."
 
 
 def figures(report: Report) -> list[Figure]:
