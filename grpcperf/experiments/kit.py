@@ -233,7 +233,7 @@ def _checked(name: str, value: Any, like: Any) -> Any:
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise InvalidRequest(f"{name} must be a list such as {like!r}, not {shown(value)}")
         values = list(value)
-        if not values and like:
+        if not values and name == "servers":
             raise InvalidRequest(f"{name} is empty")
         numbers = all(_is_number(one) for one in like)
         if like and numbers and not all(_is_number(one) and one >= 0 for one in values):
