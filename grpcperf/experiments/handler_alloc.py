@@ -6,7 +6,7 @@ Left open by the article, whose handlers held nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
@@ -48,15 +48,15 @@ def _overhead(total: float | None, bare: float | None, held: float) -> float | N
 def verdict(report: Report) -> str:
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
-        rows = report.select(server=server)
-        told = [f"{_kib(row)} with {row['held_kib']:g} KiB held" for row in rows]
+        rows = sorted(report.select(server=server), key=lambda row: row["held_kib"])
+        told = [f"{_kib(row)} with {row['held_kib']:g} KiB held" for row in (rows[0], rows[-1])]
         extra = max((row["overhead"] for row in rows if row["overhead"] is not None), default=None)
-        most = "" if extra is None else f", at most {extra:.0%} more than what was asked for"
-        parts.append(f"{server} needs {', '.join(told)}{most}")
+        most = "" if extra is None else f", at most {max(0.0, extra):.1%} more than was asked for"
+        parts.append(f"{server} needs {' and '.join(told)}{most}")
     return f"For a call in flight {'; '.join(parts)}."
 
 
-def _kib(row: Any) -> str:
+def _kib(row: Mapping[str, Any]) -> str:
     return "an unknown amount" if row["kib_per_call"] is None else f"{row['kib_per_call']:.1f} KiB"
 
 

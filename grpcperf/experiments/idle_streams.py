@@ -4,11 +4,14 @@ buffers of grpc-go in two sizes; and what smaller buffers cost once the devices 
 Published in 2022: buffers of 8 KiB instead of 32 KiB halved the memory of 10,000 devices at a price in CPU.
 Measured since with 2,000 connections: grpc-go 1.46.2 heap 107.0 to 35.0 and sys 141.2 to 71.4 KiB per
 connection; grpc-go 1.85.0 11.4 to 11.3 and 31.9 to 31.9, since its idle connections no longer hold buffers.
+What the kernel keeps for a socket that is idle is charged to no process and is not in these figures: about 10
+KiB for both ends.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
@@ -96,7 +99,9 @@ def _talk(
         duration=duration,
         warmup=duration / 4,
     )
-    kit.note(result, name)
+    for finding in result.findings:  # no latency is taken from it, so that lateness spoils nothing
+        late = finding.code == "send_lag"
+        kit.note(replace(finding, severity="warning") if late else finding, name)
     answered = result.messages_received
     return None if result.server_cpu_s is None or not answered else result.server_cpu_s / answered * 1e6
 
@@ -111,7 +116,7 @@ def verdict(report: Report) -> str:
         if not rows:
             continue
         first, last = rows[0], rows[-1]
-        told = f"{server} holds {_kib(first)} per connection"
+        told = f"{server} holds {_kib(first)} and {_tasks(first)} per connection"
         if first["buffer_bytes"] != last["buffer_bytes"] and None not in (_total(first), _total(last)):
             told += f" and {_kib(last)} with buffers of {last['buffer_bytes']:,} B, {_change(first, last)}"
         parts.append(told)
@@ -126,6 +131,11 @@ def _total(row: Mapping[str, Any]) -> float | None:
 def _kib(row: Mapping[str, Any]) -> str:
     total = _total(row)
     return "an unknown amount" if total is None else f"{total:.1f} KiB"
+
+
+def _tasks(row: Mapping[str, Any]) -> str:
+    tasks = row["tasks_per_connection"]
+    return "an unknown number of tasks" if tasks is None else f"{tasks:.1f} tasks"
 
 
 def _change(large: Mapping[str, Any], small: Mapping[str, Any]) -> str:

@@ -68,21 +68,28 @@ def _pause_us(before: MemStats, after: MemStats) -> float | None:
 
 
 def verdict(report: Report) -> str:
+    few, most = (pick(row["calls"] for row in report.rows) for pick in (min, max))
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
-        rows = sorted(report.select(server=server), key=lambda row: row["calls"])
-        first, last = rows[0], rows[-1]
-        told = f"{server} {_told(first, 'latency_p99_us')} and {_told(last, 'latency_p99_us')}"
-        if last["gc_pause_mean_us"] is not None:
-            pauses = f"{_told(first, 'gc_pause_mean_us')} and {_told(last, 'gc_pause_mean_us')}"
-            told += f", with collections that pause it for {pauses}"
+        rows = [row for calls in (few, most) for row in report.select(server=server, calls=calls)]
+        told = (
+            f"{server} {_change(rows, 'latency_p50_us')} at p50 and {_change(rows, 'latency_p99_us')} at p99"
+        )
+        if rows[0]["gc_pause_mean_us"] is not None:
+            told += f", collections pausing it for {_change(rows, 'gc_pause_mean_us')}"
         parts.append(told)
-    few, most = (pick(row["calls"] for row in report.rows) for pick in (min, max))
-    return f"p99 of a light load with {few:,} and with {most:,} calls parked: {'; '.join(parts)}."
+    return f"A light load, from {few:,} to {most:,} calls parked: {'; '.join(parts)}."
 
 
-def _told(row: Mapping[str, Any], column: str) -> str:
-    return "unknown" if row[column] is None else f"{row[column]:,.0f} µs"
+def _change(rows: Sequence[Mapping[str, Any]], column: str) -> str:
+    """From the first to the last; whether they differ is told where there are intervals."""
+    first, last = rows[0], rows[-1]
+    told = " to ".join("unknown" if row[column] is None else f"{row[column]:,.0f}" for row in (first, last))
+    low, high = f"{column}_low", f"{column}_high"
+    if None in (first.get(low), last.get(low)):
+        return f"{told} µs"
+    apart = first[high] < last[low] or last[high] < first[low]
+    return f"{told} µs" + ("" if apart else " (no difference that the repeats can tell)")
 
 
 def figures(report: Report) -> list[Figure]:

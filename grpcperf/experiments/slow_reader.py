@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
@@ -112,13 +112,21 @@ def verdict(report: Report) -> str:
     most = max(row["streams"] for row in report.rows)
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
-        told = [
-            f"{row['kib_per_stream']:.1f} KiB with messages of {units.format_bytes(row['message_bytes'])}"
-            for row in report.select(server=server, streams=most)
-            if row["kib_per_stream"] is not None
+        rows = [
+            row for row in report.select(server=server, streams=most) if row["kib_per_stream"] is not None
         ]
-        parts.append(f"{server} {', '.join(told) or 'is not known to hold anything'}")
+        if not rows:
+            continue
+        least, worst = (pick(rows, key=lambda row: row["kib_per_stream"]) for pick in (min, max))
+        ends = [_told(least)] if least is worst else [_told(least), _told(worst)]
+        parts.append(f"{server} {' to '.join(ends)}")
+    if not parts:
+        return "What a stream holds that nobody reads is not known of these servers."
     return f"Each of {most:,} streams that nobody reads holds in the server: {'; '.join(parts)}."
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    return f"{row['kib_per_stream']:,.1f} KiB (messages of {units.format_bytes(row['message_bytes'])})"
 
 
 def figures(report: Report) -> list[Figure]:

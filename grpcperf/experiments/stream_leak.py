@@ -80,10 +80,12 @@ def _memory(found: LeakReport) -> Line | None:
 
 
 def verdict(report: Report) -> str:
-    parts = [f"{row['server']} {_told(row)}" for row in report.rows]
+    """All in short when every leak is told rightly; else those rows that are not."""
     wrong = [row for row in report.rows if row["leak"] != bool(row["leaked_per_cycle"])]
-    summary = "Every leak was found and none was made up" if not wrong else "Not every verdict is right"
-    return f"{summary}: {'; '.join(parts)}."
+    most = max(row["leaked_per_cycle"] for row in report.rows)
+    rows = wrong or report.select(leaked_per_cycle=most)
+    summary = "Not every verdict is right" if wrong else "Every leak was found and none was made up"
+    return f"{summary}: {'; '.join(map(_told, rows))}."
 
 
 def _told(row: Mapping[str, Any]) -> str:
@@ -92,7 +94,7 @@ def _told(row: Mapping[str, Any]) -> str:
         for name in ("streams_per_cycle", "tasks_per_cycle", "kib_per_cycle")
         if row[name] is not None
     ]
-    return f"with {row['leaked_per_cycle']} forgotten gains {', '.join(grown)} per cycle"
+    return f"{row['server']} with {row['leaked_per_cycle']} forgotten gains {', '.join(grown)} per cycle"
 
 
 def figures(report: Report) -> list[Figure]:
