@@ -44,6 +44,8 @@ def test_a_call_in_flight_is_a_task_and_go_tells_which() -> None:
     for rows in goroutines.values():
         assert rows[0]["count"] == 150
         assert "serveStreams" in rows[0]["function"]
+        assert 0 < sum(row["count"] for row in rows[1:]) < 40
+    assert "150 goroutines began with google.golang.org/grpc.(*Server).serveStreams" in report.verdict
 
 
 def test_what_a_handler_holds_is_added() -> None:

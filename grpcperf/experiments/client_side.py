@@ -41,17 +41,19 @@ def measure(
                 except EngineError as error:
                     kit.skip(client, str(error))
                     continue
+            kit.say(client=client, calls=1)
+            bare = _held(kit, target, client, 1)
             for count in calls:
                 kit.say(client=client, calls=count)
-                row = kit.repeat(repeats, lambda: _one(kit, target, client, count, duration))  # noqa: B023
+                row = kit.repeat(repeats, lambda: _one(kit, target, client, bare, count, duration))  # noqa: B023
                 yield {"client": client, "calls": count, **row}
 
 
-def _one(kit: Kit, target: Measurable, client: str, calls: int, duration: float) -> Row:
-    few, many = _held(kit, target, client, 1), _held(kit, target, client, calls)
+def _one(kit: Kit, target: Measurable, client: str, bare: MemStats, calls: int, duration: float) -> Row:
+    many = _held(kit, target, client, calls)
     return {
-        "kib_per_call": kib_each(few, many, calls - 1, "rss_anon"),
-        "heap_kib_per_call": kib_each(few, many, calls - 1, "heap_alloc"),
+        "kib_per_call": kib_each(bare, many, calls - 1, "rss_anon"),
+        "heap_kib_per_call": kib_each(bare, many, calls - 1, "heap_alloc"),
         "cpu_us_per_call": _cpu_us(kit, target, client, calls, duration),
         "threads": many.threads,
     }

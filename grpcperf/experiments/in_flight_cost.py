@@ -65,7 +65,21 @@ def verdict(report: Report) -> str:
             f"{server} holds {spread} and {sum(tasks) / len(tasks):.2f} tasks for each call in flight, and "
             f"is {'back' if back else 'NOT back'} at its tasks afterwards"
         )
-    return f"With {most:,} calls {'; '.join(parts)}."
+    return f"With {most:,} calls {'; '.join([*parts, *_goroutines(report)])}."
+
+
+def _goroutines(report: Report) -> Iterator[str]:
+    """What the goroutines of a server are, for the first kind of calls: those that began with one function,
+    and the others."""
+    told = {}
+    for name, rows in report.data.get("goroutines", {}).items():
+        first, *others = rows
+        rest = sum(row["count"] for row in others)
+        told.setdefault(
+            name.partition(",")[0],
+            f"of {name} {first['count']:,} goroutines began with {first['function']} and {rest:,} elsewhere",
+        )
+    yield from told.values()
 
 
 def figures(report: Report) -> list[Figure]:

@@ -19,7 +19,7 @@ from grpcperf.targets import GoServer, Measurable
 KIB = 1024
 IDLE_S = 5.0
 LOOK_S = 0.01
-TOP = 5  # functions of a profile that are kept
+TOP = 5  # functions of a heap profile that are kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,7 @@ def require_running(kit: Kit, server: str, running: int, calls: int) -> None:
 def keep_goroutines(kit: Kit, name: str, target: Measurable) -> None:
     """Keep the goroutines of a Go server by function, in the report's `data`."""
     if isinstance(target, GoServer):
-        kit.data.setdefault("goroutines", {})[name] = target.goroutine_profile()[:TOP]
+        kit.data.setdefault("goroutines", {})[name] = target.goroutine_profile()
 
 
 def keep_heap(kit: Kit, name: str, target: Measurable) -> None:
