@@ -229,23 +229,50 @@ static void test_names_of_msgpack(void)
     REPLACED("samples\xdc\0\x18", "samples\xdd\xff\xff\xff\xff", -1); /* a length that nobody has */
 }
 
+/* Of what is repeated, one more at a time behind the example: protobuf adds them to those that are there. */
+static void check_protobuf_takes(const struct gp_codec *codec, const char *more, size_t more_size,
+                                 size_t left)
+{
+    struct gp_record record;
+    struct gp_encoded bytes = example(codec);
+    uint8_t *data = (uint8_t *)bytes.data;
+    for (size_t i = 1; i <= left + 1; i++) {
+        data = realloc(data, bytes.size + more_size);
+        memcpy(data + bytes.size, more, more_size);
+        bytes = (struct gp_encoded){data, bytes.size + more_size};
+        CHECK(decoded(codec, &bytes, &record) == (i <= left ? 0 : -1));
+    }
+    free(data);
+}
+
 static void test_counts_of_protobuf(void)
 {
-    static const char item[] = "\x4a\0", id[] = "\x08\x01";
     const struct gp_codec *codec = named("protobuf-c");
+    struct gp_encoded id_alone = {(const uint8_t *)"\x08\x01", 2};
     struct gp_record record;
     if (!codec)
         return;
-    struct gp_encoded bytes = example(codec), alone = {(const uint8_t *)id, 2};
-    CHECK(decoded(codec, &alone, &record) == -1); /* no address */
-    uint8_t *data = (uint8_t *)bytes.data;
-    for (size_t more = 1; more <= GP_RECORD_ITEMS; more++) {
-        data = realloc(data, bytes.size + 2);
-        memcpy(data + bytes.size, item, 2);
-        bytes = (struct gp_encoded){data, bytes.size + 2};
-        CHECK(decoded(codec, &bytes, &record) == (8 + more <= GP_RECORD_ITEMS ? 0 : -1));
-    }
-    free(data);
+    CHECK(decoded(codec, &id_alone, &record) == -1); /* no address */
+    gp_record_example(&record);
+    check_protobuf_takes(codec, "\x4a\0", 2, GP_RECORD_ITEMS - record.item_count);
+    check_protobuf_takes(codec, "\x52\0", 2, GP_RECORD_TAGS - record.tag_count);
+    check_protobuf_takes(codec, "\x59\0\0\0\0\0\0\0\0", 9, GP_RECORD_SAMPLES - record.sample_count);
+}
+
+/* A longer vector of numbers takes in what lies behind it, and is as right. */
+static void test_counts_of_flatbuffers(void)
+{
+    static const char few[] = "\x18\0\0\0\0\0\0\0\0\0\x34\x40", many[] = "\x21\0\0\0\0\0\0\0\0\0\x34\x40";
+    static const char most[] = "\x20\0\0\0\0\0\0\0\0\0\x34\x40";
+    const struct gp_codec *codec = named("flatbuffers");
+    struct gp_record record;
+    if (!codec)
+        return;
+    struct gp_encoded right = replaced(codec, few, 12, most, 12), wrong = replaced(codec, few, 12, many, 12);
+    CHECK(decoded(codec, &right, &record) == 0 && record.sample_count == GP_RECORD_SAMPLES);
+    CHECK(decoded(codec, &wrong, &record) == -1);
+    free((void *)right.data);
+    free((void *)wrong.data);
 }
 
 static void test_buffers(void)
@@ -280,6 +307,7 @@ int main(void)
     }
     test_names_of_msgpack();
     test_counts_of_protobuf();
+    test_counts_of_flatbuffers();
     test_buffers();
     return 0;
 }
