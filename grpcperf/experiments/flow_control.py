@@ -182,14 +182,14 @@ EXPERIMENT = Experiment(
     quick={
         "servers": ["native", "grpc-go"],
         "windows": ["64KiB", "1MiB"],
-        "rtts": [0, "20ms"],
+        "rtts": ["0s", "20ms"],
         "duration": 0.2,
         "repeats": 1,
     },
     full={
         "servers": ["native", "grpc-go"],
         "windows": ["64KiB", "256KiB", "1MiB", "4MiB", "16MiB"],
-        "rtts": [0, "4ms", "20ms", "80ms"],
+        "rtts": ["0s", "4ms", "20ms", "80ms"],
         "duration": 2.0,
         "repeats": 3,
     },

@@ -37,13 +37,13 @@ def measure(
     for server in kit.servers(servers):
         for tls in (None, TLS.self_signed()):
             with server.start(tls=tls) as target:
-                for delay in delays:
+                for delay in [seconds(delay, "delay") for delay in delays]:
                     with contextlib.ExitStack() as stack:
                         there = stack.enter_context(Link(target, delay=delay)) if delay else target
                         for way in _ways(tls is not None):
                             kit.say(server=server.name, **way)
                             row = kit.repeat(repeats, lambda: _one(kit, there, count, **way))  # noqa: B023
-                            about = {"server": server.name, "rtt_ms": 2e3 * seconds(delay, "delay")}
+                            about = {"server": server.name, "rtt_ms": 2e3 * delay}
                             if row["handshake_p50_us"] is not None:
                                 yield {**about, **way, **row}
 
@@ -184,10 +184,10 @@ EXPERIMENT = Experiment(
     measure=measure,
     verdict=verdict,
     figures=figures,
-    quick={"servers": ["native", "grpc-go"], "delays": [0], "count": 25, "repeats": 1},
+    quick={"servers": ["native", "grpc-go"], "delays": ["0s"], "count": 25, "repeats": 1},
     full={
         "servers": ["native", "grpc-go@1.46.2", "grpc-go"],
-        "delays": [0, "5ms"],
+        "delays": ["0s", "5ms"],
         "count": 100,
         "repeats": 3,
     },
