@@ -35,6 +35,7 @@ class Picture:
 class Section:
     title: str
     verdict: str = ""  # the answer, in a sentence
+    warning: str = ""  # why it does not count
     text: str = ""  # how it was measured
     pictures: list[Picture] = field(default_factory=list)
     table: Table | None = None

@@ -30,13 +30,15 @@ def _section(report: Report) -> Section:
         at for at, name in enumerate(table[0]) if any(isinstance(row.get(name), str) for row in report.rows)
     )
     source = report.experiment.source
+    spoilt = [one for one in report.findings if one.severity == "invalid"]
     return Section(
         title=report.question,
         verdict=report.verdict,
+        warning=f"Not valid: {'; '.join(one.message for one in spoilt)}" if spoilt else "",
         text=f"{report.name}, {report.size} size. " + (f"Published: {source}." if source else ""),
         pictures=_pictures(report),
         table=Table(columns=table[0], rows=table[1:], words=words),
-        notes=[f"{one.severity}: {one}" for one in report.findings],
+        notes=[str(one) for one in report.findings],
     )
 
 
