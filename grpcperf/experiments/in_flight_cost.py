@@ -71,7 +71,7 @@ def verdict(report: Report) -> str:
 def _goroutines(report: Report) -> Iterator[str]:
     """What the goroutines of a server are, for the first kind of calls: those that began with one function,
     and the others."""
-    told = {}
+    told: dict[str, str] = {}
     for name, rows in report.data.get("goroutines", {}).items():
         first, *others = rows
         rest = sum(row["count"] for row in others)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
+from grpcperf.figures import logarithmic
+from grpcperf.labels import label
 from grpcperf.load import load
 from grpcperf.plot import lines
 from grpcperf.targets import Pool, Rate, Server
@@ -126,7 +128,7 @@ def _draw(report: Report, ax: Axes, metric: str) -> None:
     ax.set_xlabel("offered rate (times the capacity)")
     if metric.endswith("_us"):
         ax.set_ylim(bottom=None)
-        ax.set_yscale("log")
+        logarithmic(ax, label(metric))
 
 
 EXPERIMENT = Experiment(
