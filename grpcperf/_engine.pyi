@@ -121,6 +121,40 @@ def schedule_times(schedule: Schedule, count: int, part: int = 0, parts: int = 1
     csrc/load/schedule.h."""
 
 @final
+class Dispatch:
+    """Messages of many writers handed to a few streams: see csrc/load/dispatch.h."""
+    def __init__(
+        self,
+        *,
+        streams: tuple[tuple[Client, Request], ...],
+        policy: str,
+        buffer: int,
+        writers: int,
+        writer_threads: int,
+        period: float,
+        duration: float,
+        timeout: float,
+        drain: float,
+        connect_timeout: float,
+        seed: int,
+        replay_idle: bool,
+        replay_at_end: bool,
+        directory: str,
+        sync_every: int,
+    ) -> None:
+        """`policy`: "round_robin" or "shared". The first stream's message is what all carry."""
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def wait(self, timeout: float) -> bool:
+        """Whether it has finished."""
+    def result(self) -> dict[str, Any]:
+        """The counts of struct gp_dispatch_result by their names, writing_s and total_s, the histograms
+        held_up and delivery (as those of Run), contended_s, replay_error (a text or None), and spill:
+        waiting, recovered, cut_bytes, appended, appended_bytes, refused, syncs, sync_s (struct
+        gp_spill_stats). Raises when a stream could not connect."""
+    def close(self) -> None: ...
+
+@final
 class Run:
     """A load run in threads of its own: see csrc/load/run.h."""
     def __init__(

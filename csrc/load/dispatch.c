@@ -150,17 +150,23 @@ static void enter(struct gp_dispatch *dispatch, enum dispatch_phase phase)
     atomic_store(&dispatch->phase, (int)phase);
 }
 
-/* Sleep until then, or until told to stop meanwhile. */
+/* Sleep until then, or until told to stop. */
 static void rest(struct gp_dispatch *dispatch, uint64_t until_ns)
 {
     struct timespec until = gp_clock_timespec(until_ns);
-    bool was_stopped = is_stopped(dispatch);
 
     pthread_mutex_lock(&dispatch->lock);
-    while (is_stopped(dispatch) == was_stopped &&
-           pthread_cond_timedwait(&dispatch->changed, &dispatch->lock, &until) == 0)
+    while (!is_stopped(dispatch) && pthread_cond_timedwait(&dispatch->changed, &dispatch->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&dispatch->lock);
+}
+
+/* Between two looks at what threads have come to. */
+static void nap(void)
+{
+    struct timespec pause = gp_clock_timespec(LOOK_NS);
+
+    nanosleep(&pause, NULL);
 }
 
 static bool all_connected(const struct gp_dispatch *dispatch)
@@ -174,7 +180,7 @@ static bool all_connected(const struct gp_dispatch *dispatch)
 static void wait_connected(struct gp_dispatch *dispatch)
 {
     while (atomic_load(&dispatch->connecting) > 0 && !is_stopped(dispatch))
-        rest(dispatch, gp_clock_now_ns() + LOOK_NS);
+        nap();
 }
 
 static bool is_settled(struct gp_dispatch *dispatch)
@@ -195,7 +201,7 @@ static bool wait_until(struct gp_dispatch *dispatch, bool (*is_done)(struct gp_d
     uint64_t limit_ns = gp_clock_now_ns() + most_ns;
 
     while (!is_done(dispatch) && gp_clock_now_ns() < limit_ns && (even_if_stopped || !is_stopped(dispatch)))
-        rest(dispatch, gp_clock_now_ns() + LOOK_NS);
+        nap();
     return is_done(dispatch);
 }
 

@@ -8,6 +8,10 @@
  * before was answered. Every message has a sequence number, and what became of it is kept: at the end each
  * was either delivered straight or spilled, by count of the numbers, not of events.
  *
+ * A crash of the process takes along what was not let go by its writer, and of what was: the messages in a
+ * buffer, and one in the hand of each stream if it had not been written to its socket. What is on disk it
+ * leaves.
+ *
  * start and destroy by one caller, the others by any thread. */
 #ifndef GP_LOAD_DISPATCH_H
 #define GP_LOAD_DISPATCH_H

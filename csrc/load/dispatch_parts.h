@@ -53,6 +53,7 @@ struct dispatch_stream {
     pthread_t thread;
     struct gp_client *client;
     struct gp_dispatch_queue *queue;
+    bool cancelled;    /* its end is ours */
     bool open;         /* the call is in flight */
     uint64_t retry_ns; /* when to open it again */
     uint32_t answers;  /* that have come on it */

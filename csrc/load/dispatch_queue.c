@@ -78,14 +78,15 @@ static void leave(struct gp_dispatch_queue *queue)
 
 bool gp_dispatch_queue_offer(struct gp_dispatch_queue *queue, const struct gp_offer *offer)
 {
-    bool room;
+    bool room, wake;
 
     enter(queue);
     room = queue->buffered.count < queue->buffered.capacity;
     push(room ? &queue->buffered : &queue->waiting, offer);
-    if (queue->sleepers > 0)
-        pthread_cond_signal(&queue->offered);
+    wake = queue->sleepers > 0;
     leave(queue);
+    if (wake) /* with the lock off: it would wake only to wait for it */
+        pthread_cond_signal(&queue->offered);
     return room;
 }
 

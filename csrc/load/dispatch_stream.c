@@ -54,7 +54,7 @@ static void look(struct dispatch_stream *stream, uint64_t until_ns)
         stream->open = false;
         stream->answers = event.messages_received;
         stream->retry_ns = gp_clock_now_ns() + LOOK_NS;
-        stream->ended += dispatch_phase(stream->dispatch) < DISPATCH_END;
+        stream->ended += !stream->cancelled;
     } else if (stream->open) {
         stream->answers = gp_client_answers(stream->client, 0);
     }
@@ -230,6 +230,7 @@ void *dispatch_stream_run(void *argument)
 
     if (connect_stream(stream))
         attend(stream);
+    stream->cancelled = true;
     gp_client_cancel_all(stream->client);
     look(stream, 0); /* which also writes what it says */
     atomic_fetch_sub(&stream->dispatch->live_streams, 1);

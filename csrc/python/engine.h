@@ -90,7 +90,7 @@ static inline double seconds(uint64_t ns)
 }
 
 /* The types, made and added to the module by its exec slot. */
-extern PyType_Spec allocations_spec, child_spec, run_spec, park_spec;
+extern PyType_Spec allocations_spec, child_spec, dispatch_spec, run_spec, park_spec;
 
 void child_abandon_all(struct engine_state *state);
 

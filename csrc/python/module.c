@@ -231,7 +231,7 @@ static int module_exec(PyObject *module)
     state->failure = PyErr_NewException("grpcperf._engine.EngineFailure", NULL, NULL);
     if (!state->failure || PyModule_AddObjectRef(module, "EngineFailure", state->failure))
         return -1;
-    PyType_Spec *types[] = {&allocations_spec, &child_spec, &run_spec, &park_spec};
+    PyType_Spec *types[] = {&allocations_spec, &child_spec, &dispatch_spec, &run_spec, &park_spec};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (add_type(module, types[i]))
             return -1;
