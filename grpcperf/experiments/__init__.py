@@ -36,6 +36,7 @@ NAMES = (
     "allocations",
     "idle-streams",
     "slow-reader",
+    "dispatch",
     "client-pool",
 )
 """All there are, in the order of their articles."""

@@ -8,8 +8,11 @@ writers did no harm to the queue's lock.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from grpcperf import units
 from grpcperf.dispatch import Dispatched, dispatch
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
@@ -38,32 +41,22 @@ def measure(
     duration: float | str,
     repeats: int,
 ) -> Iterator[Row]:
-    """One server of ours, whose answers on the slow streams wait. Each policy is also measured with its writers
-    on several threads, which contend for the lock, and with a disk queue that waits for the disk."""
+    """One server of ours, whose answers on the slow streams wait. Each policy is also measured with its
+    writers on several threads, which contend for the lock, and with a disk queue that waits for the disk."""
+    same = {
+        "streams": streams,
+        "stream_delays": [slow] * slow_streams,
+        "rate": rate,
+        "timeout": timeout,
+        "duration": duration,
+    }
     with Server() as server:
-        for count in writers:
-            for threads in writer_threads:
-                for sync in sync_every:
-                    for policy in policies:
-                        kit.say(policy=policy, writers=count)
-                        row = kit.repeat(
-                            repeats,
-                            lambda: _one(  # noqa: B023
-                                kit,
-                                server,
-                                policy=policy,  # noqa: B023
-                                writers=count,  # noqa: B023
-                                writer_threads=threads,  # noqa: B023
-                                sync_every=sync,  # noqa: B023
-                                streams=streams,
-                                stream_delays=[slow] * slow_streams,
-                                rate=rate,
-                                timeout=timeout,
-                                duration=duration,
-                            ),
-                        )
-                        row["sent"] = row["delivered"] + row["spilled"]  # as each run's; means may round
-                        yield row
+        for count, threads, sync, policy in product(writers, writer_threads, sync_every, policies):
+            kit.say(policy=policy, writers=count)
+            varied = {"policy": policy, "writers": count, "writer_threads": threads, "sync_every": sync}
+            row = kit.repeat(repeats, partial(_one, kit, server, **varied, **same))
+            row["sent"] = row["delivered"] + row["spilled"]  # as in each run; means may round
+            yield row
 
 
 def _one(kit: Kit, server: Measurable, **arguments: Any) -> Row:
@@ -95,6 +88,10 @@ def _ms(value_s: float | None) -> float | None:
     return None if value_s is None else value_s * 1000
 
 
+def _s(value_ms: float | None) -> float | None:
+    return None if value_ms is None else value_ms / 1000
+
+
 def _judge(kit: Kit, done: Dispatched) -> None:
     if done.interrupted:
         raise KeyboardInterrupt
@@ -113,21 +110,19 @@ def verdict(report: Report) -> str:
     """The most writers speak, in their plainest form: the first of everything else."""
     rows = _plainest(report)
     told = [
-        f"{row['policy']} spilled {row['spilled_share']:.1%} of {row['sent']:,.0f} messages and held writers up "
-        f"for {row['delay_p99_ms']:.3g} ms (p99)"
+        f"{row['policy']} spilled {row['spilled_share']:.1%} of {row['sent']:,.0f} messages "
+        f"and held writers up for {units.format_seconds(_s(row['delay_p99_ms']))} (p99)"
         for row in rows
         if row["spilled_share"] is not None
     ]
-    head = f"With {rows[0]['writers']:,} writers and {rows[0]['streams']} streams, " if rows else ""
+    head = f"With {rows[0]['writers']:,} writers and {rows[0]['streams']} streams "
     return f"{head}{'; '.join(told) or 'nothing was sent'}. {_about_the_lock(report)}"
 
 
 def _plainest(report: Report) -> list[Any]:
     first = report.rows[0]
     most = max(row["writers"] for row in report.rows)
-    return report.select(
-        writers=most, writer_threads=first["writer_threads"], sync_every=first["sync_every"]
-    )
+    return report.select(writers=most, writer_threads=first["writer_threads"], sync_every=first["sync_every"])
 
 
 def _about_the_lock(report: Report) -> str:
@@ -135,10 +130,12 @@ def _about_the_lock(report: Report) -> str:
     if not shared:
         return "The shared queue's lock was not measured."
     worst = max(shared, key=lambda row: row["lock_wait_ns_per_message"])
+    busy = max(row["lock_waits_share"] for row in shared)
+    threads = f"{worst['writer_threads']} thread{'s' if worst['writer_threads'] > 1 else ''}"
     return (
-        f"The shared queue's lock was not free in at most {max(row['lock_waits_share'] for row in shared):.1%} "
-        f"of the times it was wanted, at {worst['lock_wait_ns_per_message'] / 1000:.2g} µs a message "
-        f"({worst['writers']:,} writers on {worst['writer_threads']} threads)."
+        f"The shared queue's lock was not free in {busy:.2%} of the times it was wanted or less, which cost "
+        f"{worst['lock_wait_ns_per_message'] / 1000:.2g} µs a message at most ({worst['writers']:,} writers "
+        f"on {threads})."
     )
 
 
@@ -162,7 +159,10 @@ def _bars(report: Report, ax: Axes, name: str, label: str, scale: float) -> None
     for at, row in enumerate(rows):
         ax.bar(at, (row[name] or 0.0) * scale, color=look(at)["color"], width=0.6)
     ax.set_xticks(range(len(rows)), [row["policy"].replace("_", " ") for row in rows])
-    from_zero(ax, label)
+    ax.set_xlabel("policy")
+    ax.set_ylabel(label)
+    if any(row[name] for row in rows):
+        from_zero(ax, label)
 
 
 EXPERIMENT = Experiment(
