@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from grpcperf import experiments
+from grpcperf import TLS, InvalidRequest, Server, experiments
 from grpcperf.experiments import Report
 
 
@@ -104,3 +104,31 @@ def test_who_notices_vanished_peers() -> None:
         assert 0 < hasty["noticed_s"] < 2
         assert all(row["noticed_s"] is None for row in report.select(server=server, setting="off"))
     assert "not noticed" in report.verdict
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("keepalive", {"settings": "off"}),
+        ("keepalive", {"settings": {"asks": 5}}),
+        ("keepalive", {"connections": 0}),
+        ("keepalive", {"idle_timeout": 0}),
+        ("handshake", {"count": 0}),
+        ("handshake", {"delays": ["far"]}),
+        ("flow-control", {"windows": ["1KiB"]}),
+        ("flow-control", {"rtts": [-1]}),
+    ],
+)
+def test_nonsense_is_refused(name: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=next(iter(wrong)).removesuffix("s")):
+        experiments.find(name)(progress=False, servers=["native"], **wrong)
+
+
+def test_a_server_of_ones_own_has_the_security_it_has() -> None:
+    def secured() -> Server:
+        return Server(tls=TLS.self_signed())
+
+    report = report_of("handshake", servers=[secured], count=2)
+    assert {(row["server"], row["transport_security"]) for row in report.rows} == {
+        *(("secured", "tls12"), ("secured", "tls13")),
+    }

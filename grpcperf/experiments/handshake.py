@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import _engine
+from grpcperf import _engine, units
 from grpcperf.engine import translated
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
@@ -20,7 +20,6 @@ from grpcperf.load import engine_tls, probe
 from grpcperf.result import Finding
 from grpcperf.targets import Link, Measurable
 from grpcperf.tls import TLS
-from grpcperf.units import seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,16 +32,17 @@ def measure(
     kit: Kit, *, servers: Sequence[Any], delays: Sequence[float | str], count: int, repeats: int
 ) -> Iterator[Row]:
     """Connections one after the other, by each sort of security, with and without a session to resume, with
-    and without ALPN, from each distance."""
+    and without ALPN, from each distance. A server of the user's is taken with what security it has."""
+    number = units.count(count, "count", high=100_000)
     for server in kit.servers(servers):
-        for tls in (None, TLS.self_signed()):
+        for tls in (None, TLS.self_signed()) if server.is_go or server.is_native else (None,):
             with server.start(tls=tls) as target:
-                for delay in [seconds(delay, "delay") for delay in delays]:
+                for delay in [units.seconds(delay, "delay") for delay in delays]:
                     with contextlib.ExitStack() as stack:
                         there = stack.enter_context(Link(target, delay=delay)) if delay else target
-                        for way in _ways(tls is not None):
+                        for way in _ways(target.tls is not None):
                             kit.say(server=server.name, **way)
-                            row = kit.repeat(repeats, lambda: _one(kit, there, count, **way))  # noqa: B023
+                            row = kit.repeat(repeats, lambda: _one(kit, there, number, **way))  # noqa: B023
                             about = {"server": server.name, "rtt_ms": 2e3 * delay}
                             if row["handshake_p50_us"] is not None:
                                 yield {**about, **way, **row}

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf import _engine
 from grpcperf.engine import translated
+from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.hold import hold
 from grpcperf.targets import Keepalive, Link, Measurable
-from grpcperf.units import format_seconds, seconds
+from grpcperf.units import count, format_seconds, seconds, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,13 +51,19 @@ def measure(
 
     `settings`: arguments of gp.Keepalive by a name, none for no keepalive; `idle_timeout` of the link;
     `observe`: for how long to wait after the cut."""
+    if not isinstance(settings, Mapping) or not all(isinstance(one, Mapping) for one in settings.values()):
+        raise InvalidRequest(
+            f'settings must be like {{"asks": {{"time": "10s", "timeout": "15s"}}}}, not {shown(settings)}'
+        )
     patience, cut = seconds(observe, "observe"), seconds(idle_timeout, "idle_timeout", above=True)
+    connections = count(connections, "connections", high=10_000)
     with contextlib.ExitStack() as stack:
         arms = []
         for server in kit.servers(servers):
             kit.say(server=server.name, cause="too_many_pings")
             yield _hasty(server, connections)
-            for name, arguments in settings.items():
+            ours = server.is_go or server.is_native
+            for name, arguments in settings.items() if ours else [("its own", {})]:
                 for cause in ("vanished", "idle_cut"):
                     kit.say(server=server.name, setting=name, cause=cause)
                     arms.append(_Arm.start(stack, server, name, arguments, cause, connections, cut))
@@ -169,7 +176,9 @@ def _watch(arms: Sequence[_Arm], patience: float) -> None:
 
 
 def _sockets(target: Measurable) -> int:
-    assert target.pid is not None
+    """Those of its process. Raises InvalidRequest when that is not known."""
+    if target.pid is None:
+        raise InvalidRequest(f"keepalive: the process of {target!r} is not known; give pid= to gp.Target")
     with translated():
         return int(_engine.process_sample(target.pid, sockets=True)["sockets"])
 
