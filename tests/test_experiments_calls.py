@@ -67,7 +67,7 @@ def test_clients_of_grpcs_own_pay_many_times_more() -> None:
 
 
 def test_a_light_load_beside_parked_calls() -> None:
-    report = run("parked-tail", servers=BOTH, calls=[0, 200], rate=2000, duration=0.6)
+    report = run("parked-tail", servers=BOTH, calls=[0, 200], rate=3000, duration=0.4)
     assert [(row["server"], row["calls"]) for row in report.rows] == [
         (server, calls) for server in BOTH for calls in (0, 200)
     ]
@@ -114,7 +114,7 @@ def test_handlers_that_watch_stop_and_others_go_on() -> None:
 
 
 def test_streams_that_are_forgotten_are_found() -> None:
-    report = run("stream-leak", servers=BOTH, leaked=[0, 3], streams=10, cycles=7)
+    report = run("stream-leak", servers=BOTH, leaked=[0, 3], streams=10, cycles=6)
     for row in report.rows:
         assert row["leak"] == (row["leaked_per_cycle"] > 0), row
         assert row["streams_per_cycle"] == pytest.approx(row["leaked_per_cycle"], abs=0.01)

@@ -62,7 +62,7 @@ def measure(
             if target.memstats().total_alloc is None:
                 kit.skip(server.name, "it does not count what it allocates")
                 continue
-            run = _server_runs(kit, target, plan)
+            run = _server_runs(kit, server.name, target, plan)
             run({"calls": calls})  # caches fill
             for row in _rows(run, calls, messages):
                 yield {"server": server.name, "side": "server", "client": "wire"} | row
@@ -87,13 +87,11 @@ def _rows(run: Run, calls: int, messages: int) -> Iterator[Row]:
     yield _row("bidi message", [(b - a) / (messages - 1) for a, b in zip(one, long, strict=True)])
 
 
-def _server_runs(kit: Kit, target: Measurable, plan: Mapping[str, Any]) -> Run:
+def _server_runs(kit: Kit, server: str, target: Measurable, plan: Mapping[str, Any]) -> Run:
     def run(options: Mapping[str, Any]) -> Total:
         before = target.memstats()
         result = load(target, **plan, **options)
-        for finding in result.findings:
-            if finding.severity == "invalid":  # that the times of so short a run tell little does not matter
-                kit.note(finding)
+        kit.note(result, server, ignore=("few_samples", "not_steady"))  # of no time that is told here
         after = target.memstats()
         return Total(
             (after.total_alloc or 0) - (before.total_alloc or 0),

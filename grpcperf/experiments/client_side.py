@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from grpcperf import goclient
 from grpcperf.errors import EngineError
 from grpcperf.experiments.clients import await_running, go_holding, holding
+from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
-from grpcperf.experiments.readings import has, kib_each, known, require_running
+from grpcperf.experiments.readings import kib_each, known, require_running
 from grpcperf.experiments.report import Report
-from grpcperf.figures import from_zero, logarithmic, look
+from grpcperf.figures import from_zero, logarithmic
 from grpcperf.load import load
 from grpcperf.memory import memory_at_rest
 from grpcperf.memstats import MemStats
@@ -113,13 +114,10 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
-    for at, client in enumerate(dict.fromkeys(row["client"] for row in report.rows)):
-        rows = [row for row in report.select(client=client) if row[column] is not None]
-        ax.plot([row["calls"] for row in rows], [row[column] for row in rows], label=client, **look(at))
+    lines(report, ax, "calls", column, by="client")
     ax.set_xlabel("calls in flight")
     values = known(row[column] for row in report.rows)
-    (logarithmic if values and min(values) > 0 else from_zero)(ax, label)
-    ax.legend()
+    (logarithmic if min(values) > 0 else from_zero)(ax, label)
 
 
 EXPERIMENT = Experiment(

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import has
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.histogram import Histogram
@@ -94,7 +94,7 @@ def _one(kit: Kit, server: ServerKind, limit: Limit, calls: int, handler_ms: flo
             metadata={"grpcperf-delay-us": round(handler_ms * 1e3)},
         )
         counters = target.counters() if target.has_counters else None
-    kit.note(result, f"{server.name}, {limit.name}")
+    kit.note(result, f"{server.name}, {limit.name}", ignore=("server_stream_limit", "few_samples"))
     # A call waits in the server, where its latency shows it, or in the client, when the server's SETTINGS
     # admit no more.
     waited_s = max(0.0, _p99(result.latency) - handler_ms / 1e3) + _p99(result.queued)

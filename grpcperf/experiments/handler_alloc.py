@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
+from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import KIB, has, held_calls
+from grpcperf.experiments.readings import KIB, held_calls
 from grpcperf.experiments.report import Report
-from grpcperf.figures import from_zero, look
+from grpcperf.figures import from_zero
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,12 +75,9 @@ def figures(report: Report) -> list[Figure]:
 def _draw(report: Report, ax: Axes) -> None:
     sizes = sorted({row["held_kib"] for row in report.rows})
     ax.plot(sizes, sizes, color="gray", linewidth=1)
-    for at, server in enumerate(dict.fromkeys(row["server"] for row in report.rows)):
-        rows = [row for row in report.select(server=server) if row["kib_per_call"] is not None]
-        ax.plot([r["held_kib"] for r in rows], [r["kib_per_call"] for r in rows], label=server, **look(at))
+    lines(report, ax, "held_kib", "kib_per_call")
     ax.set_xlabel("held by a handler (KiB)")
     from_zero(ax, "KiB per call")
-    ax.legend()
 
 
 EXPERIMENT = Experiment(

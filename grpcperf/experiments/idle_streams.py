@@ -11,7 +11,6 @@ KiB for both ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_MESSAGE = 8 << 20
+LATENESS = ("send_lag", "bursty_sends", "few_samples")
 KEEPALIVE = Keepalive(time=10, timeout=15, max_idle=180)
 
 
@@ -99,9 +99,7 @@ def _talk(
         duration=duration,
         warmup=duration / 4,
     )
-    for finding in result.findings:  # no latency is taken from it, so that lateness spoils nothing
-        late = finding.code == "send_lag"
-        kit.note(replace(finding, severity="warning") if late else finding, name)
+    kit.note(result, name, ignore=LATENESS)  # no latency is taken from it
     answered = result.messages_received
     return None if result.server_cpu_s is None or not answered else result.server_cpu_s / answered * 1e6
 

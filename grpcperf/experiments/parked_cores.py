@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import has
+from grpcperf.experiments.readings import microseconds
 from grpcperf.experiments.report import Report
-from grpcperf.figures import from_zero, look
+from grpcperf.figures import from_zero, steps_axis
 from grpcperf.load import load, start
 from grpcperf.result import Result
 from grpcperf.targets import Async, Measurable
@@ -77,15 +78,11 @@ def _one(
     kit.note(probe, f"{server.name}, {threads} threads, the light load")
     kit.note(result, f"{server.name}, {threads} threads, those that wait")
     return {
-        "latency_p50_us": _us(probe.latency.p50),
-        "latency_p99_us": _us(probe.latency.p99),
+        "latency_p50_us": microseconds(probe.latency.p50),
+        "latency_p99_us": microseconds(probe.latency.p99),
         "server_cpu_us_per_call": _cpu_us(result, probe),
         "context_switches_per_call": _each(before, after),
     }
-
-
-def _us(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e6
 
 
 def _cpu_us(waiting: Result, probe: Result) -> float | None:
@@ -144,14 +141,9 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
-    from grpcperf.figures import steps_axis
-
-    for at, server in enumerate(dict.fromkeys(row["server"] for row in report.rows)):
-        rows = [row for row in report.select(server=server) if row[column] is not None]
-        ax.plot([row["threads"] for row in rows], [row[column] for row in rows], label=server, **look(at))
+    lines(report, ax, "threads", column)
     steps_axis(ax, sorted({row["threads"] for row in report.rows}), "threads, or GOMAXPROCS")
     from_zero(ax, label)
-    ax.legend()
 
 
 EXPERIMENT = Experiment(

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import has, require_running
+from grpcperf.experiments.readings import microseconds, require_running
 from grpcperf.experiments.report import Report
-from grpcperf.figures import from_zero, look
+from grpcperf.figures import from_zero
 from grpcperf.hold import hold
 from grpcperf.load import load
 from grpcperf.memory import memory_at_rest
@@ -46,17 +47,13 @@ def _one(kit: Kit, server: ServerKind, calls: int, rate: float, duration: float)
         settled = memory_at_rest(target)  # of a Go server two collections, with all those calls there
     kit.note(result, f"{server.name}, {calls:,} parked")
     return {
-        "latency_p50_us": _us(result.latency.p50),
-        "latency_p99_us": _us(result.latency.p99),
-        "latency_max_us": _us(result.latency.max),
+        "latency_p50_us": microseconds(result.latency.p50),
+        "latency_p99_us": microseconds(result.latency.p99),
+        "latency_max_us": microseconds(result.latency.max),
         "gc_cycles": None if start.num_gc is None else (after.num_gc or 0) - start.num_gc,
         "gc_pause_mean_us": _pause_us(start, settled),
         "server_cpu_us_per_call": result.server_cpu_us_per_call,
     }
-
-
-def _us(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e6
 
 
 def _pause_us(before: MemStats, after: MemStats) -> float | None:
@@ -109,18 +106,9 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
-    for at, server in enumerate(dict.fromkeys(row["server"] for row in report.rows)):
-        rows = [row for row in report.select(server=server) if row[column] is not None]
-        if not rows:
-            continue
-        x, style = [row["calls"] for row in rows], look(at)
-        ax.plot(x, [row[column] for row in rows], label=server, **style)
-        if f"{column}_low" in rows[0]:
-            low, high = ([row[f"{column}_{end}"] for row in rows] for end in ("low", "high"))
-            ax.vlines(x, low, high, color=style["color"], alpha=0.5)
+    lines(report, ax, "calls", column)
     ax.set_xlabel("parked calls")
     from_zero(ax, label)
-    ax.legend()
 
 
 EXPERIMENT = Experiment(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpcperf.experiments.kit import Kit, Row, ServerKind
-from grpcperf.experiments.report import Report
 from grpcperf.hold import hold
 from grpcperf.memory import memory_at_rest
 from grpcperf.memstats import MemStats
@@ -126,9 +125,8 @@ def keep_heap(kit: Kit, name: str, target: Measurable) -> None:
         kit.data.setdefault("heap", {})[name] = target.heap_profile(TOP)
 
 
-def has(report: Report, column: str) -> bool:
-    """Whether there is anything to draw of it."""
-    return any(row.get(column) is not None for row in report.rows)
+def microseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
 
 
 def known(values: Iterable[Any]) -> list[float]:

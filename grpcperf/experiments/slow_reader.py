@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
 from grpcperf.experiments.clients import LONG_S, await_running, command, kill
+from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import KIB, Readings, await_idle, has, keep_heap, require_running
+from grpcperf.experiments.readings import Readings, await_idle, keep_heap, require_running
 from grpcperf.experiments.report import Report
-from grpcperf.figures import from_zero, look
+from grpcperf.figures import from_zero
 from grpcperf.hold import hold
 from grpcperf.memory import memory_at_rest
 from grpcperf.result import Finding
@@ -142,16 +143,10 @@ def figures(report: Report) -> list[Figure]:
 
 def _draw(report: Report, ax: Axes) -> None:
     most = max(row["streams"] for row in report.rows)
-    for at, server in enumerate(dict.fromkeys(row["server"] for row in report.rows)):
-        rows = [
-            row for row in report.select(server=server, streams=most) if row["kib_per_stream"] is not None
-        ]
-        x = [row["message_bytes"] / KIB for row in rows]
-        ax.plot(x, [row["kib_per_stream"] for row in rows], label=server, **look(at))
+    lines(report, ax, "message_bytes", "kib_per_stream", rows=report.select(streams=most))
     ax.set_xscale("log")
-    ax.set_xlabel("message (KiB)")
+    ax.set_xlabel("message (bytes)")
     from_zero(ax, "KiB per stream")
-    ax.legend()
 
 
 EXPERIMENT = Experiment(

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
-from grpcperf.experiments.readings import KIB, has
+from grpcperf.experiments.readings import KIB
 from grpcperf.experiments.report import Report
-from grpcperf.figures import look
 from grpcperf.hold import hold
 from grpcperf.leaks import WARM_CYCLES, LeakReport, find_leaks
 from grpcperf.stats import Line, common_slope
@@ -109,13 +109,9 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes) -> None:
-    for at, server in enumerate(dict.fromkeys(row["server"] for row in report.rows)):
-        rows = [row for row in report.select(server=server) if row["streams_per_cycle"] is not None]
-        x = [row["leaked_per_cycle"] for row in rows]
-        ax.plot(x, [row["streams_per_cycle"] for row in rows], label=server, **look(at))
+    lines(report, ax, "leaked_per_cycle", "streams_per_cycle")
     ax.set_xlabel("forgotten per cycle")
     ax.set_ylabel("streams gained per cycle")
-    ax.legend()
 
 
 EXPERIMENT = Experiment(
