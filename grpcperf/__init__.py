@@ -82,6 +82,7 @@ _LATE = {
     "doctor": "checkup",
     "experiments": "",
     "find_max_rate": "search",
+    "goclient": "",
     "memory_per_call": "memory",
     "memory_per_connection": "memory",
     "plot": "",

@@ -15,7 +15,7 @@ from grpcperf.histogram import slot_high, slot_low
 
 def test_a_row_as_a_load_has_it(server):
     before = server.counters().finished
-    row = goclient.load(server, workers=10, connections=3, calls=500, warmup=0)
+    row = gp.goclient.load(server, workers=10, connections=3, calls=500, warmup=0)
     assert server.counters().finished - before == 500
     assert set(gp.load(server, calls=10, warmup=0).row()) <= set(row)
     assert (row["transport"], row["concurrency"], row["connections"]) == ("grpc-go", 10, 3)
