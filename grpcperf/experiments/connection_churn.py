@@ -113,6 +113,7 @@ def verdict(report: Report) -> str:
             f"{words} {times(kept[name] / churned[name])} times"
             for name, words in (
                 ("throughput_rps", "throughput"),
+                ("latency_p50_us", "the median latency"),
                 ("latency_p99_us", "p99"),
                 ("server_cpu_us_per_call", "the server's CPU per call"),
             )

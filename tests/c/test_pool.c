@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/random.h"
-#include "core_fixture.h"
+#include "wire_fixture.h"
 
 #define PLACES 8u
 #define CALLS 64u
@@ -193,6 +193,31 @@ static void clients_take_the_lock(const char *transport, enum gp_pick pick, bool
     test_server_stop(&server);
 }
 
+/* Connections come and go under the load, and none of it is missed. */
+static void connections_are_replaced(enum gp_pick pick, uint64_t each, bool streams)
+{
+    const uint64_t calls = 600;
+    struct gp_client_opts opts;
+    struct gp_client_stats stats;
+    struct test_server server;
+    struct gp_client *client;
+
+    test_server_start(&server, NULL);
+    opts = opts_of(&server, streams ? GP_KIND_BIDI : GP_KIND_UNARY);
+    opts.transport = "wire";
+    opts.connections = 3;
+    opts.pick = pick;
+    opts.calls_per_connection = each;
+    client = connected(&opts);
+    CHECK(keep_calling(client, 16, calls).classes[GP_CLASS_OK] == calls);
+    gp_client_stats(client, &stats);
+    CHECK(stats.connected == 3 && stats.reconnects == 0);
+    CHECK(stats.opened >= calls / each && stats.opened <= calls / each + 2 * opts.connections);
+    CHECK(stats.messages_received == (streams ? 5 : 1) * calls);
+    gp_client_destroy(client);
+    test_server_stop(&server);
+}
+
 int main(void)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -208,5 +233,8 @@ int main(void)
     clients_take_the_lock("wire", GP_PICK_LOCKED, true);
     clients_take_the_lock("core", GP_PICK_LOCKED, true);
     clients_take_the_lock("wire", GP_PICK_LEAST_LOADED, false);
+    connections_are_replaced(GP_PICK_ROUND_ROBIN, 1, false);
+    connections_are_replaced(GP_PICK_LEAST_LOADED, 1, false);
+    connections_are_replaced(GP_PICK_LEAST_LOADED, 7, true);
     return 0;
 }
