@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.02  # between two looks at the servers' sockets
 MEMORY_LOOK_S = 0.2  # a collection each in Go
-BACK = 0.25  # memory is back when no more than this part of what the connections took is left
+BACK = 0.35  # memory is back when no more than this part of what the connections took is left
 HASTY = Keepalive(time="20ms", permit_without_calls=True)  # of a client
 
 
@@ -274,7 +274,7 @@ EXPERIMENT = Experiment(
             },
         },
         "idle_timeout": "1500ms",
-        "connections": 30,
+        "connections": 50,
         "observe": "2500ms",
     },
     full={
@@ -289,7 +289,7 @@ EXPERIMENT = Experiment(
             "TCP 2 h + 9 x 75 s": {"tcp_idle": "2h", "tcp_interval": "75s", "tcp_probes": 9},
         },
         "idle_timeout": "60s",
-        "connections": 20,
+        "connections": 50,
         "observe": "15m",
     },
     source="TCP's defaults take 7,875 s (2 h + 9 x 75 s) to give a peer up, 10 min + 3 x 60 s takes 780 s",
