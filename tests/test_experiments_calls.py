@@ -62,8 +62,31 @@ def test_clients_of_grpcs_own_pay_many_times_more() -> None:
     assert wire["kib_per_call"] * 5 < min(core["kib_per_call"], go["kib_per_call"])
     assert wire["heap_kib_per_call"] * 10 < core["heap_kib_per_call"] < 40
     assert wire["cpu_us_per_call"] * 2 < min(core["cpu_us_per_call"], go["cpu_us_per_call"])
-    with pytest.raises(gp.InvalidRequest, match="'wire', 'core'"):
-        find("client-side")(clients=["curl"])
+
+
+def test_a_client_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(version: str = "") -> None:
+        raise gp.EngineError("no Go here")
+
+    monkeypatch.setattr("grpcperf.goclient.build", missing)
+    report = find("client-side")(progress=False, clients=["grpc-go"])
+    assert (report.rows, dict(report.skipped)) == ((), {"grpc-go": "no Go here"})
+    assert report.verdict == "Nothing was measured. Left out: grpc-go: no Go here."
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("client-side", {"clients": ["curl"]}),
+        ("cancellation", {"causes": ["boredom"]}),
+        ("allocations", {"clients": ["grpc-go"], "servers": []}),
+        ("handler-alloc", {"sizes": ["4 parsecs"], "servers": ["native"]}),
+        ("idle-streams", {"buffers": [-1], "servers": ["grpc-go"]}),
+    ],
+)
+def test_nonsense_is_refused(name: str, wrong: dict[str, Any]) -> None:
+    with pytest.raises(gp.InvalidRequest):
+        find(name)(progress=False, **wrong)
 
 
 def test_a_light_load_beside_parked_calls() -> None:
@@ -103,7 +126,7 @@ def test_what_limits_and_what_does_not() -> None:
 
 
 def test_handlers_that_watch_stop_and_others_go_on() -> None:
-    times = {"handler_s": 1.5, "deadline_s": 0.6, "soon_s": 0.4, "late_s": 1.8}
+    times = {"handler_s": 1.8, "deadline_s": 0.8, "soon_s": 0.4, "late_s": 2.1}
     report = run("cancellation", servers=BOTH, calls=60, **times)
     assert len(report.rows) == 2 * 2 * 3
     for row in report.rows:
