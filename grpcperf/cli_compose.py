@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from grpcperf.cli_options import (
@@ -53,9 +54,15 @@ def sweep(options: argparse.Namespace) -> int:
         return code
     if results and len(results.failed) == len(results):
         return FAILED  # the sweep has warned, with the first cause
+    if results and all(_all_failed(record.row or {}) for record in results):
+        return tell("every call of every point failed", FAILED)
     if results.failed:
         tell(f"warning: {len(results.failed)} of {len(results)} measurements failed", OK)
     return INVALID if options.strict and not all(record.valid for record in results) else OK
+
+
+def _all_failed(row: Mapping[str, Any]) -> bool:
+    return not row or (row.get("calls", 0) == row.get("errors", 0))
 
 
 def _told_target(options: argparse.Namespace) -> str:
@@ -130,6 +137,8 @@ def report(options: argparse.Namespace) -> int:
     from grpcperf.sweep_page import page_of
 
     path = Path(options.html)
+    if path.exists() and path.samefile(options.store):
+        raise InvalidRequest("--html names the store itself, which the page would overwrite")
     pages.require_extras()
     pages.require_writable(path)
     written = pages.write(page_of(Results.load(options.store)), path)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from grpcperf import units
-from grpcperf.errors import InvalidRequest
+from grpcperf.errors import Interrupted, InvalidRequest
 from grpcperf.progress import SweepProgress
 from grpcperf.result import Finding, Result
 from grpcperf.results import Record, Results, record_key
@@ -131,12 +131,31 @@ def compare(
         for _ in range(times):
             for name in order.sample(names, len(names)):
                 bar.show({"measuring": name.upper()})
-                measured[name].append(callables[name]())
+                try:
+                    measured[name].append(callables[name]())
+                except KeyboardInterrupt:
+                    found = _so_far(measured, metric, least, confidence)
+                    raise Interrupted(_told_so_far(measured), found) from None
                 bar.step(failed=False)
     values = {name: [value_of(one, metric) for one in given] for name, given in measured.items()}
     results = [one for given in measured.values() for one in given if isinstance(one, Result)]
     aa = _paired(values["a"], values["again"], metric, least, confidence, []) if aa_check else None
     return _paired(values["a"], values["b"], metric, least, confidence, results, aa)
+
+
+def _so_far(
+    measured: Mapping[str, list[Any]], metric: str, min_effect: float, confidence: float
+) -> Comparison:
+    """Of the rounds that were finished; never a verdict."""
+    done = min(map(len, measured.values()))
+    a, b = ([value_of(one, metric) for one in measured[name][:done]] for name in ("a", "b"))
+    results = [one for name in ("a", "b") for one in measured[name][:done] if isinstance(one, Result)]
+    found = _paired(a, b, metric, min_effect, confidence, results)
+    return replace(found, verdict="inconclusive", note=f"interrupted after {done} rounds")
+
+
+def _told_so_far(measured: Mapping[str, list[Any]]) -> str:
+    return f"interrupted after {min(map(len, measured.values()))} rounds: `result` is the Comparison of these"
 
 
 def value_of(measured: Any, metric: str) -> float | None:
@@ -150,6 +169,8 @@ def value_of(measured: Any, metric: str) -> float | None:
             there = ", ".join(map(str, measured))
             raise InvalidRequest(f"there is no {metric!r} in what was measured: {there}")
         measured = measured[metric]
+    elif measured is None:
+        raise InvalidRequest("a callable returned None: is there a `return` missing?")
     number = units.real(measured)
     if number is None and measured is not None:
         given = units.shown(measured)
@@ -205,6 +226,8 @@ def compare_stores(
         )
     a.require([metric])
     b.require([metric])
+    if metric in (*a.axes, "repeat", "valid") or not any(_values(side.records, metric) for side in (a, b)):
+        raise InvalidRequest(f"{metric} is no number that was measured")
     note = ""
     if a.header.fingerprint != b.header.fingerprint:
         note = "measured on different machines or by different versions, which alone may change it"
@@ -232,7 +255,7 @@ def _by_point(results: Results) -> dict[str, list[Record]]:
 
 
 def _values(records: Iterable[Record], metric: str) -> list[float]:
-    values = (record.value(metric) for record in records)
+    values = (record.value(metric) for record in records if metric != "valid")
     return [float(value) for value in values if isinstance(value, int | float)]
 
 

@@ -3,6 +3,7 @@ its rows were measured by the function that is given now."""
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import enum
 import functools
@@ -20,8 +21,8 @@ def key_of(function: Callable[..., Any]) -> str:
     """A key that changes when the function's code, its closure, its defaults, or the plain values and the
     functions of its own that it names as globals change.
 
-    Objects count by their class, targets also by the arguments they were made with: what else is inside them
-    is not looked at. Code of the standard library and of installed packages counts by its name.
+    Targets count by the arguments they were made with, objects and classes of the user's by what is in them,
+    those of the standard library and of installed packages by their name alone.
     """
     described = _Describer().describe(function)
     return digest(described)
@@ -85,9 +86,19 @@ class _Describer:
             return sorted(str(self.describe(item)) for item in value)
         if isinstance(value, list | tuple):
             return [self.describe(item) for item in value]
-        if isinstance(value, types.ModuleType | type | types.BuiltinFunctionType):
+        if isinstance(value, types.ModuleType | types.BuiltinFunctionType):
             return f"{getattr(value, '__module__', '')} {getattr(value, '__qualname__', value.__name__)}"
+        if isinstance(value, type):
+            return self._class(value)
         return self._object(value)
+
+    def _class(self, value: type) -> Any:
+        """A class of the user's by its methods and constants, any other by its name."""
+        made = f"{value.__module__} {value.__qualname__}"
+        if _is_installed_module(value.__module__):
+            return made
+        own = {name: item for name, item in vars(value).items() if not name.startswith("__")}
+        return [made, self.describe(own)]
 
     def _function(self, function: types.FunctionType) -> Any:
         if _is_installed(function):
@@ -128,7 +139,12 @@ class _Describer:
         if isinstance(value, os.PathLike):
             return [made, os.fspath(value)]
         asked = getattr(value, "_asked", None)  # of a target: the arguments it was made with
-        return made if asked is None else [made, self.describe(asked)]
+        if asked is not None:
+            return [made, self.describe(asked)]
+        if _is_installed_module(type(value).__module__) and not isinstance(value, _PLAIN_HOLDERS):
+            return made
+        called = [self.describe(type(value).__call__)] if callable(value) else []
+        return [made, *called, self.describe(_attributes(value))]
 
 
 def _names(code: types.CodeType) -> set[str]:
@@ -150,7 +166,22 @@ def _installed_folders() -> tuple[str, ...]:
 
 
 def _is_installed(function: types.FunctionType) -> bool:
-    if function.__module__.partition(".")[0] == __package__:
+    return _is_installed_module(function.__module__)
+
+
+def _is_installed_module(name: str) -> bool:
+    """Of this package, the standard library, or what pip has installed."""
+    if name.partition(".")[0] in (__package__, "builtins"):
         return True
-    module = sys.modules.get(function.__module__)
+    module = sys.modules.get(name)
     return str(getattr(module, "__file__", None) or "").startswith(_installed_folders())
+
+
+# Classes of the standard library that only hold what they were given.
+_PLAIN_HOLDERS = (types.SimpleNamespace, argparse.Namespace)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return found | getattr(value, "__dict__", {})

@@ -239,7 +239,7 @@ def comparison(found: Comparison, ax: Axes | None = None) -> Axes:
 
 
 def _axes(ax: Axes | None) -> Axes:
-    require_extras()
+    require_extras(["matplotlib"])
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt

@@ -32,6 +32,7 @@ class _Owner(Protocol):
 # Those that are being set up or run, innermost last: what is made now belongs to the last one.
 _OWNERS: pytest.StashKey[list[_Owner]] = pytest.StashKey()
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
+_UNWRITTEN: pytest.StashKey[str] = pytest.StashKey()
 _FAILED: pytest.StashKey[set[str]] = pytest.StashKey()  # node ids
 
 
@@ -168,6 +169,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "grpcperf: the test measures a gRPC server (set on all that use the fixture)"
     )
+    for option in ("grpcperf_json", "grpcperf_benchmark_json"):
+        if (path := config.getoption(option)) and not Path(path).absolute().parent.is_dir():
+            raise pytest.UsageError(f"--{option.replace('_', '-')} {path}: there is no such folder")
     if config.getoption("grpcperf_strict"):
         config.addinivalue_line("filterwarnings", "error::grpcperf.errors.InconclusiveWarning")
 
@@ -205,7 +209,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         found.outcome(test, "failed")
     for option, write in (("grpcperf_json", found.write), ("grpcperf_benchmark_json", found.write_benchmark)):
         if path := session.config.getoption(option):
-            write(Path(path))
+            try:
+                write(Path(path))
+            except found.unwritable as error:
+                session.config.stash[_UNWRITTEN] = f"{path} was not written: {error}"
+                session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -215,6 +223,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.section(f"grpcperf{quick}")
         for line in found.summary():
             terminalreporter.write_line(line)
+        if told := config.stash.get(_UNWRITTEN, ""):
+            terminalreporter.write_line(told, red=True)
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -243,9 +253,11 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if call.excinfo is None or not _is_told(call.excinfo):
         return
     if (result := getattr(call.excinfo.value, "result", None)) is not None and hasattr(result, "spec"):
-        from grpcperf.pytest_records import command_of
+        from grpcperf.pytest_records import command_of, needs_of
 
-        item.add_report_section(call.when, "grpcperf", f"again in a shell: {command_of(result)}")
+        item.add_report_section(
+            call.when, "grpcperf", f"again in a shell: {command_of(result)}{needs_of(result)}"
+        )
     for entry in call.excinfo.traceback:
         names = entry.frame.f_globals
         if str(names.get("__name__", "")).partition(".")[0] == "grpcperf":

@@ -39,6 +39,7 @@ class Session:
     """The records of a session, in the order they were made."""
 
     records: list[Record] = field(default_factory=list)
+    unwritable = EngineError  # what writing raises
 
     def add(self, test: str, measured: Result | Comparison) -> None:
         number = sum(record.test == test for record in self.records)
@@ -187,6 +188,13 @@ def command_of(result: Result) -> str:
         else:
             words += [option, _told(value)]
     return shlex.join(words)
+
+
+def needs_of(result: Result) -> str:
+    """What that command does not have: a server of the user's own, and what was sent to it."""
+    if result.spec.is_benchmark_service:
+        return ""
+    return " --request FILE TARGET (FILE: the request, serialized; TARGET: your server)"
 
 
 _NOT_IN_A_SHELL = ("request", "steps", "keepalive", "pick", "calls_per_connection")

@@ -51,11 +51,11 @@ class Page:
     warning: str = ""  # as "interrupted: ..."
 
 
-def require_extras() -> None:
+def require_extras(names: Sequence[str] = ("matplotlib", "jinja2")) -> None:
     """Raise EngineError with the command to type when what figures and pages are made with is missing."""
     from importlib.util import find_spec
 
-    missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
+    missing = [name for name in names if find_spec(name) is None]
     if missing:
         raise EngineError(f"{' and '.join(missing)} missing, for figures: pip install {' '.join(missing)}")
 

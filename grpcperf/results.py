@@ -41,8 +41,11 @@ class Record:
         return self.row is not None and bool(self.row.get("valid", True))
 
     def histogram(self, name: str = "latency") -> Histogram:
-        """ "latency", "service_time" or "error_latency"; empty where there is none."""
+        """One of HISTOGRAMS; empty where there is none. In a closed loop service_time is latency, and kept
+        once."""
         form = self.histograms.get(name)
+        if form is None and name == "service_time":
+            form = self.histograms.get("latency")
         return Histogram() if form is None else Histogram.from_json(form)
 
     def value(self, name: str) -> Any:
@@ -61,11 +64,14 @@ class Record:
 
     def flat(self) -> dict[str, Any]:
         """One flat row: the point, what was measured, `valid`, `findings` (codes), `error`. Axes that the row
-        tells in their plain form ("64KiB" as 65536) have that."""
+        tells in their plain form ("64KiB" as 65536) have that; what was measured under the name of an axis
+        and is something else is <name>_measured."""
         made = {**self.point, "repeat": self.repeat}
         for name, value in (self.row or {}).items():
             if name not in self.point or _is_plain_form(self.point[name], value):
                 made[name] = value
+            elif value is not None and value != self.point[name]:
+                made[f"{name}_measured"] = value
         codes = [finding.code for finding in self.findings]
         made |= {"valid": self.valid, "findings": made.get("findings", codes), "error": self.error}
         return made
@@ -111,7 +117,7 @@ class Record:
                 "a sweep's function must return a Result or a dict of numbers, "
                 f"not {type(measured).__name__}: is there a `return` missing?"
             )
-        return cls(row=plain(measured), **about)
+        return cls(row={str(name): _storable(value) for name, value in measured.items()}, **about)
 
 
 class Results(Sequence[Record]):
@@ -235,6 +241,8 @@ class Results(Sequence[Record]):
         path = Path(path)
         if path.suffix == ".csv":
             _write_csv(path, self)
+        elif path.suffix in (".xls", ".xlsx", ".parquet", ".html", ".tsv"):
+            raise InvalidRequest(f"{path}: results are saved as .csv or .jsonl; for others there is frame()")
         else:
             store.write(path, self.header, (record.to_json() for record in self))
         return path
@@ -265,6 +273,13 @@ class Results(Sequence[Record]):
         return tables.results_table(self)
 
 
+def _storable(value: Any) -> Any:
+    """A number that is none, as of 0 / 0, is not known."""
+    if isinstance(value, float) and value - value != 0:
+        return None
+    return plain(value)
+
+
 def _is_plain_form(given: Any, told: Any) -> bool:
     """Whether a row tells the plain form of what was given for an axis: 65536 of "64KiB", 0.5 of "500ms"."""
     if not isinstance(given, str) or not isinstance(told, int | float) or isinstance(told, bool):
@@ -281,8 +296,12 @@ def _is_plain_form(given: Any, told: Any) -> bool:
 def latest(lines: Iterable[Mapping[str, Any]]) -> dict[str, Record]:
     """The last record of each point and repeat, by their key."""
     found: dict[str, Record] = {}
-    for line in lines:
-        record = Record.from_json(line)
+    for number, line in enumerate(lines, 2):
+        try:
+            record = Record.from_json(line)
+        except (KeyError, TypeError, AttributeError):
+            told = f"line {number} of the store is no record of one: it was changed by hand?"
+            raise InvalidRequest(told) from None
         key = record_key(record.point, record.repeat)
         found.pop(key, None)
         found[key] = record
@@ -310,6 +329,7 @@ def _write_csv(path: Path, results: Results) -> None:
     """The axes come first and end with `repeat`, by which _read_csv knows them."""
     import csv
 
+    store.require_file(path)
     rows = results.table()
     names = list(rows[0]) if rows else [*results.axes, "repeat"]
     try:

@@ -22,6 +22,7 @@ from grpcperf.targets import Measurable, as_target
 _CLIENT = ("client_cpu_saturated", "send_lag")
 REACHED = 0.98  # of a rate that counts as kept
 MOST_TRIALS = 40
+MOST_AGAIN = 3
 MOST_STEPS = 5  # down from a rate that does not hold
 MOST_STRETCH = 10  # of the duration, at rates so low that a percentile needs longer
 LOWEST = 128  # without low=, this part of the highest
@@ -32,7 +33,7 @@ class MaxRate:
     """The highest rate found. `rate` is in calls per second, None when not even the lowest was kept;
     `confirmed`: it held in every confirming run. `limited_by`: "bound" (a check broke above it), "rate" (the
     server did not keep up, or calls failed), "client" (the load generator could do no more: the server may)
-    or "high" (the highest rate allowed was kept). `results`: every run, in order."""
+    or "high" (the highest rate allowed was kept) or "interrupt". `results`: every run, in order."""
 
     rate: float | None
     confirmed: bool
@@ -72,17 +73,25 @@ def find_max_rate(
     args = {field.name: bounds.pop(field.name) for field in fields(Load) if field.name in bounds}
     wanted = [checks.parse(text) for text in texts]
     wanted += [checks.check(name, bound) for name, bound in bounds.items()]
+    upside_down = [str(check) for check in wanted if check.operator in (">", ">=") and check.metric.part]
+    if upside_down:
+        raise InvalidRequest(
+            f"{', '.join(upside_down)} is no bound that a rate could break: give one above, as <"
+        )
     if not wanted:
         raise InvalidRequest('give a bound to keep, as find_max_rate(server, p99="<5ms")')
     share = units.real(precision)
     if share is None or not 0.001 <= share <= 1:
         raise InvalidRequest(f"precision must be a share from 0.001 to 1, not {units.shown(precision)}")
     search = _Search(as_target(target), wanted, units.seconds(duration, "duration"), args)
+    times = units.count(confirm, "confirm", low=0)
     with SweepProgress(MOST_TRIALS, progress) as bar:
         search.bar = bar
-        return search.run(
-            _rate(low, "low"), _rate(high, "high"), share, units.count(confirm, "confirm", low=0)
-        )
+        try:
+            return search.run(_rate(low, "low"), _rate(high, "high"), share, times)
+        except KeyboardInterrupt:
+            done = MaxRate(rate=None, confirmed=False, limited_by="interrupt", results=tuple(search.results))
+            raise Interrupted("interrupted: `result` has the runs that were made", done) from None
 
 
 def _rate(value: float | None, name: str) -> float | None:
@@ -180,11 +189,14 @@ class _Search:
         """What a rate breaks, None: nothing."""
         least = duration_s or self.duration_s
         enough = min(MOST_STRETCH * least, self._samples() / rate)
-        result = self._load({**self.args, "rate": rate, "duration": max(least, enough)})
-        if any(one.code in _CLIENT and one.severity == "invalid" for one in result.findings):
+        for _ in range(MOST_AGAIN):  # a client that was disturbed once says nothing of the rate
+            result = self._load({**self.args, "rate": rate, "duration": max(least, enough)})
+            if not any(one.code in _CLIENT and one.severity == "invalid" for one in result.findings):
+                break
+        else:
             return "client"
-        offered = result.offered_rate or 0.0
-        if result.errors or result.not_sent or result.all_in_window < REACHED * result.window_s * offered - 3:
+        expected = REACHED * result.window_s * (result.offered_rate or 0.0)
+        if result.errors or result.not_sent or result.all_in_window < expected - 3 * math.sqrt(expected + 1):
             return "rate"
         outcomes = [checks.judge(check, result) for check in self.wanted]
         return "bound" if any(_breaks(outcome) for outcome in outcomes) else None

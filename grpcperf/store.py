@@ -62,6 +62,9 @@ class Header:
             raise InvalidRequest(f"{path}: its header is damaged") from None
 
 
+_BEGINNING = b'{"format":"' + FORMAT.encode()  # of every store, also of one whose header was torn
+
+
 def read(path: Path) -> tuple[Header, list[dict[str, Any]]]:
     """Header and lines of a store; a torn last line is left out. Raises InvalidRequest when it is none or is
     broken in the middle, EngineError when it cannot be read."""
@@ -84,13 +87,24 @@ def _parse(raw: bytes, path: Path) -> tuple[Header, list[dict[str, Any]]]:
     return Header.from_json(forms[0], path), forms[1:]
 
 
+def require_file(path: Path) -> None:
+    """Raise EngineError for what is there and no file: a device cannot be gone on with."""
+    if path.exists() and not path.is_file():
+        raise EngineError(f"{path} is no file")
+
+
 def write(path: Path, header: Header, lines: Iterable[Mapping[str, Any]]) -> None:
-    """A whole store at once, or nothing. Raises EngineError when it cannot be written."""
+    """A whole store at once, or nothing; through a link, to what it leads to. Raises EngineError when it
+    cannot be written."""
+    require_file(path)
+    path = path.resolve()
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with temporary.open("w", encoding="utf-8") as file:
             for line in (header.as_json(), *lines):
                 file.write(_line(line))
+        if path.exists():
+            temporary.chmod(path.stat().st_mode & 0o7777)
         temporary.replace(path)
     except OSError as error:
         raise EngineError(f"{path} cannot be written: {error.strerror}") from None
@@ -109,6 +123,7 @@ class Store:
         self.path = path
         self.lines: list[dict[str, Any]] = []
         try:
+            require_file(path)
             self._file: TextIO = path.open("a+", encoding="utf-8", newline="\n")
         except OSError as error:
             raise EngineError(f"store {path} cannot be written: {error.strerror}") from None
@@ -132,7 +147,7 @@ class Store:
         raw = self._file.buffer.read()
         whole = raw[: raw.rfind(b"\n") + 1]
         if not whole:
-            if raw and not raw.startswith(b'{"'):
+            if raw and not _line(header.as_json()).encode().startswith(raw[: len(_BEGINNING)]):
                 raise InvalidRequest(f"{self.path} is no store of a sweep")
             os.truncate(self._file.fileno(), 0)
             self._append(header.as_json())

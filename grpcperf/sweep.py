@@ -4,6 +4,7 @@ kept as it goes."""
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import time
 import warnings
@@ -23,6 +24,7 @@ from grpcperf.store import Header, Store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MOST_POINTS = 1_000_000
 ORDERS = ("random", "given")
 _RESERVED = ("repeats", "where", "order", "seed", "repeat", "row", "error", "valid", "findings")
 
@@ -84,6 +86,8 @@ class Sweep:
             raise InvalidRequest("a sweep needs an axis, as Sweep(connections=[1, 2, 4])")
         if len(set(self.axes)) < len(self.axes):
             raise InvalidRequest(f"an axis is given twice: {', '.join(self.axes)}")
+        if math.prod(map(len, parts)) > MOST_POINTS:
+            raise InvalidRequest(f"{math.prod(map(len, parts)):,} points are more than {MOST_POINTS:,}")
         all_points = (Point(_joined(chosen)) for chosen in itertools.product(*parts))
         self.points = [point for point in all_points if where is None or where(point)]
         if not self.points:
@@ -189,7 +193,9 @@ def _values(name: str, given: Any) -> list[Any]:
         raise InvalidRequest(f"an axis cannot be named {name!r}")
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
         raise InvalidRequest(f"axis {name} must be a list of values, not {units.shown(given)}: [{given!r}]?")
-    values = list(given)
+    values = list(itertools.islice(given, MOST_POINTS + 1))
+    if len(values) > MOST_POINTS:
+        raise InvalidRequest(f"axis {name} has more than {MOST_POINTS:,} values")
     if not values:
         raise InvalidRequest(f"axis {name} is empty")
     return values

@@ -154,3 +154,19 @@ def test_results_that_are_not_valid_do_not_pass_strict(cli: Any, store: Path, tm
 def test_another_target_is_another_sweep(cli: Any, store: Path) -> None:
     wanted = ("sweep", "--connections", "1,2", "--request-size", "16,4KiB", "--repeats", "3", *QUICK)
     assert "another function" in cli(*wanted, "--tls", "--store", store, code=2).stderr
+
+
+def test_calls_that_all_fail_are_an_error(cli: Any) -> None:
+    failing = ("sweep", "--connections", "1,2", *QUICK, "--metadata", "grpcperf-status=13")
+    assert "every call of every point failed" in cli(*failing, code=1).stderr
+
+
+def test_a_report_does_not_overwrite_its_store(cli: Any, store: Path) -> None:
+    before = store.read_text()
+    assert "overwrite" in cli("report", store, "--html", store, code=2).stderr
+    assert store.read_text() == before
+
+
+def test_what_is_no_number_is_not_compared(cli: Any, store: Path) -> None:
+    for metric in ("valid", "connections", "kind"):
+        cli("compare", store, store, "--metric", metric, code=2)

@@ -78,7 +78,7 @@ def test_an_unsteady_machine_gives_no_verdict() -> None:
 def test_values_that_are_missing_are_told() -> None:
     found = gp.compare(lambda: {"y": None}, lambda: {"y": 1.0}, metric="y")
     assert (found.verdict, found.ratio) == ("inconclusive", None)
-    assert "0 of 10 rounds" in found.note
+    assert "in 0 of 10 rounds" in found.note
 
 
 @pytest.mark.parametrize(
@@ -221,3 +221,24 @@ def test_a_law_that_falls_from_the_start_is_most_at_one() -> None:
     fit = stats.fit_usl([1, 2, 4, 8], [100, 62, 40, 21])
     assert fit.knee == 1
     assert fit.most_rps == pytest.approx(fit.per_second_of_one)
+
+
+def test_ctrl_c_keeps_the_rounds_that_were_finished() -> None:
+    calls = 0
+
+    def measure() -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 8:
+            raise KeyboardInterrupt
+        return 1.0
+
+    with pytest.raises(gp.Interrupted, match="after 3 rounds") as caught:
+        gp.compare(measure, measure, metric="y")
+    found = caught.value.result
+    assert (found.verdict, found.a, found.b) == ("inconclusive", (1.0,) * 3, (1.0,) * 3)
+
+
+def test_a_callable_without_return_is_told() -> None:
+    with pytest.raises(gp.InvalidRequest, match="return"):
+        gp.compare(lambda: None, lambda: 1.0, metric="y")

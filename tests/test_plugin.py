@@ -221,8 +221,23 @@ def test_what_a_session_measured_is_shown_and_kept(users_pytest, tmp_path, cli):
 
 
 def test_unwritable_files_are_told(users_pytest, tmp_path):
-    done = users_pytest(MEASURES, "--grpcperf-json", tmp_path / "none" / "out.json")
-    assert "cannot be written" in done.stdout + done.stderr
+    early = users_pytest(MEASURES, "--grpcperf-json", tmp_path / "none" / "out.json")
+    assert "no such folder" in early.stderr
+    assert "INTERNALERROR" not in early.stdout
+    late = users_pytest(MEASURES, "--grpcperf-json", tmp_path)
+    assert "was not written" in late.stdout
+    assert "1 failed, 3 passed" in late.stdout
+    assert late.returncode != 0
+
+
+def test_again_in_a_shell_says_what_it_needs(users_pytest):
+    done = users_pytest("""
+        def test_it(grpcperf):
+            server = grpcperf.Server()
+            method = "/grpc.testing.BenchmarkService/UnaryCall"
+            grpcperf.load(server, method=method, request=b"", calls=50, warmup=0).check(p50="<1ns")
+    """)
+    assert "--request FILE TARGET" in done.stdout
 
 
 def test_quick_measures_for_a_moment(users_pytest, tmp_path):

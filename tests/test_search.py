@@ -247,3 +247,39 @@ def test_merging_a_pool_keeps_its_bytes() -> None:
     assert merge([replace(runs_of(0.5)(), findings=(few,)) for _ in range(2)]).findings == ()
     with pytest.raises(gp.InvalidRequest, match="no results"):
         merge([])
+
+
+def test_a_client_that_was_disturbed_once_says_nothing_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm, runs = Formula(), 0
+
+    def disturbed(target: Any, **args: Any) -> Result:
+        nonlocal runs
+        runs += 1
+        result = calm(target, **args)
+        late = Finding(code="send_lag", severity="invalid", message="late")
+        return replace(result, findings=(late,)) if runs % 2 else result
+
+    monkeypatch.setattr("grpcperf.search.load", disturbed)
+    found = gp.find_max_rate("localhost:1", p99="<5ms", precision=0.05)
+    assert found.limited_by == "bound"
+    assert found.rate is not None
+    assert 0.93 * 4000 <= found.rate <= 4000
+
+
+def test_ctrl_c_keeps_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    formula = Formula()
+
+    def interrupted(target: Any, **args: Any) -> Result:
+        if len(formula.rates) == 3:
+            raise gp.Interrupted("stop")
+        return formula(target, **args)
+
+    monkeypatch.setattr("grpcperf.search.load", interrupted)
+    with pytest.raises(gp.Interrupted) as caught:
+        gp.find_max_rate("localhost:1", p99="<5ms")
+    assert len(caught.value.result.results) == 4
+
+
+def test_a_bound_from_below_is_refused(formula: Formula) -> None:
+    with pytest.raises(gp.InvalidRequest, match="no bound that a rate could break"):
+        gp.find_max_rate("localhost:1", p99=">5ms")

@@ -412,3 +412,101 @@ def test_damaged_files_are_told(loads: gp.Results, tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(gp.InvalidRequest):
         gp.Results.load(path)
+
+
+def test_files_of_others_are_left_alone(loads: gp.Results, tmp_path: Path) -> None:
+    """A store that was torn in its header is begun anew; what only looks like JSON is not."""
+    store = tmp_path / "s.jsonl"
+    for text in ('{"my": "config"}', '{"form', "[1, 2]"):
+        store.write_text(text)
+        if text == '{"form':
+            assert len(gp.Sweep(x=[1]).run(numbers, store=store)) == 1
+            continue
+        with pytest.raises(gp.InvalidRequest, match="no store"):
+            gp.Sweep(x=[1]).run(numbers, store=store)
+        assert store.read_text() == text
+    for path in (Path("/dev/null"), tmp_path):
+        for name in (path, path / "r.csv" if path.is_dir() else path):
+            if not name.suffix:
+                with pytest.raises(gp.EngineError):
+                    loads.save(name)
+                with pytest.raises(gp.EngineError):
+                    gp.Sweep(x=[1]).run(numbers, store=name)
+    assert Path("/dev/null").is_char_device()
+    with pytest.raises(gp.InvalidRequest, match="csv"):
+        loads.save(tmp_path / "r.xlsx")
+
+
+def test_saving_through_a_link_keeps_it(loads: gp.Results, tmp_path: Path) -> None:
+    real, link = tmp_path / "real.jsonl", tmp_path / "link.jsonl"
+    real.write_text("")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    loads.save(link)
+    assert link.is_symlink()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert len(gp.Results.load(real)) == len(loads)
+
+
+def test_what_is_measured_under_the_name_of_an_axis_is_kept() -> None:
+    results = gp.Sweep(calls=[100]).run(lambda p: {"calls": 7, "y": float("nan"), "valid": False})
+    row = results.rows()[0]
+    assert (row["calls"], row["calls_measured"], row["y"], row["valid"]) == (100, 7, None, False)
+
+
+def test_service_time_of_a_closed_loop_is_its_latency(loads: gp.Results) -> None:
+    assert loads.histogram("service_time") == loads.histogram("latency")
+    assert loads.histogram("latency").count > 0
+
+
+def test_a_line_that_is_no_record_is_named(loads: gp.Results, tmp_path: Path) -> None:
+    path = loads.save(tmp_path / "s.jsonl")
+    for line in ("{}", "[1]", "null"):
+        (tmp_path / "d.jsonl").write_text(path.read_text().splitlines()[0] + "\n" + line + "\n")
+        with pytest.raises(gp.InvalidRequest, match="line 2"):
+            gp.Results.load(tmp_path / "d.jsonl")
+
+
+def test_too_many_points_are_refused_before_they_are_made() -> None:
+    with pytest.raises(gp.InvalidRequest, match="more than 1,000,000"):
+        gp.Sweep(x=range(10**9))
+    with pytest.raises(gp.InvalidRequest, match="points are more than"):
+        gp.Sweep(x=range(10_000), y=range(10_000))
+
+
+class Holder:
+    constant = 1
+
+    def __init__(self, c: int) -> None:
+        self.c = c
+
+    def method(self, point: Any) -> int:
+        return self.c
+
+    def __call__(self, point: Any) -> int:
+        return self.c
+
+
+class Slotted:
+    __slots__ = ("c",)
+
+    def __init__(self, c: int) -> None:
+        self.c = c
+
+
+def test_identity_follows_what_is_in_objects() -> None:
+    from argparse import Namespace
+    from types import SimpleNamespace
+
+    for made in (SimpleNamespace, Namespace, lambda c: Holder(c), lambda c: Slotted(c)):
+        keys = [identity.key_of(lambda p, held=made(c=c): held.c) for c in (4, 4, 5)]  # noqa: B008
+        assert keys[0] == keys[1] != keys[2], made
+    for made in (lambda c: Holder(c).method, lambda c: Holder(c)):
+        keys = [identity.key_of(made(c)) for c in (4, 4, 5)]
+        assert keys[0] == keys[1] != keys[2]
+
+    def of_class(constant: int) -> str:
+        kind = type("Kind", (), {"constant": constant, "__module__": "__main__"})
+        return identity.key_of(lambda p: kind.constant)
+
+    assert of_class(1) == of_class(1) != of_class(2)
