@@ -218,7 +218,7 @@ EXPERIMENT = Experiment(
         "connections": [1000, 2000, 10_000],
         "buffers": ["32KiB", "8KiB"],
         "messages_per_s": 10_000.0,
-        "duration": 10.0,
+        "duration": 5.0,
         "repeats": 3,
     },
     source=(

@@ -132,7 +132,7 @@ EXPERIMENT = Experiment(
         "servers": ["native", "native:thread", "grpc-go@1.46.2", "grpc-go"],
         "calls": [0, 100, 1000, 10_000],
         "rate": 2000.0,
-        "duration": 10.0,
+        "duration": 5.0,
         "repeats": 5,
     },
     source="left open by the article",
