@@ -13,7 +13,7 @@ from typing import Any
 from grpcperf import _engine, units
 from grpcperf.descriptors import require_descriptors
 from grpcperf.engine import translated
-from grpcperf.errors import InvalidRequest
+from grpcperf.errors import Interrupted, InvalidRequest
 from grpcperf.histogram import Histogram
 from grpcperf.load import engine_client, probe
 from grpcperf.spec import Load
@@ -70,7 +70,6 @@ class Dispatched:
     first_sequence: int
     directory: Path | None
     disk_error: str | None
-    interrupted: bool
     held_up: Histogram
     delivery: Histogram
 
@@ -124,8 +123,8 @@ def dispatch(
     alone. `sync_every`: records between two fdatasync, 0 for none: then a crash of this process loses
     nothing, one of the machine may.
 
-    Raises InvalidRequest, ConnectError, EngineError. On Ctrl-C what is in hand is put away, and the result
-    says `interrupted`.
+    Raises InvalidRequest, ConnectError, EngineError, and on Ctrl-C Interrupted with what there is by then:
+    what is in hand is put away first.
     """
     units.one_of(policy, "policy", POLICIES)
     units.one_of(replay, "replay", ("end", "idle", "never"))
@@ -158,11 +157,16 @@ def dispatch(
     try:
         clients = _clients([as_target(one) for one in given], count, size, delays)
         raw, interrupted = _run(_engine.Dispatch, streams=clients, **arguments)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted before anything was sent") from None
     finally:
         left = directory is not None or _has_messages(place)
         if not left:
             shutil.rmtree(place, ignore_errors=True)
-    return _dispatched(raw, policy, writers, count, place if left else None, interrupted)
+    done = _dispatched(raw, policy, writers, count, place if left else None)
+    if interrupted:
+        raise Interrupted("interrupted: the result holds what was sent until then", done)
+    return done
 
 
 def _has_messages(directory: Path) -> bool:
@@ -221,12 +225,16 @@ def _run(make: Any, **arguments: Any) -> tuple[dict[str, Any], bool]:
                 engine.stop()
                 engine.wait(STOP_S)
             return engine.result(), interrupted
+        except _engine.EngineFailure:
+            if interrupted:  # while it was connecting
+                raise KeyboardInterrupt from None
+            raise
         finally:
             engine.close()
 
 
 def _dispatched(
-    raw: dict[str, Any], policy: str, writers: int, streams: int, directory: Path | None, interrupted: bool
+    raw: dict[str, Any], policy: str, writers: int, streams: int, directory: Path | None
 ) -> Dispatched:
     spill = raw["spill"]
     same = ("sent", "delivered", "spilled", "unsent", "lost", "doubled", "replayed", "repeated")
@@ -243,7 +251,6 @@ def _dispatched(
         lock_wait_s=raw["contended_s"],
         directory=directory,
         disk_error=raw["replay_error"],
-        interrupted=interrupted,
         held_up=Histogram.from_engine(raw["held_up"]),
         delivery=Histogram.from_engine(raw["delivery"]),
     )

@@ -49,19 +49,14 @@ def add_up(done: Dispatched) -> None:
     assert done.delivery.count == done.delivered
 
 
-def test_a_shared_queue_spills_less_than_round_robin(server: Any) -> None:
-    shares = {}
-    for policy in ("round_robin", "shared", "shared_buffered"):
-        done = dispatch(
-            server, policy=policy, writers=500, rate=800, duration=1, timeout="120ms", stream_delays=["500ms"]
-        )
-        add_up(done)
-        assert done.unsent == done.on_disk == done.repeated == 0
-        assert done.directory is None  # nothing is in it: it is gone
-        assert done.sent > 300
-        shares[policy] = done.spilled_share
-    assert 0.1 < shares["round_robin"] < 0.5
-    assert max(shares["shared"], shares["shared_buffered"]) < shares["round_robin"] / 2
+@pytest.mark.parametrize("policy", ["round_robin", "shared", "shared_buffered"])
+def test_nothing_is_left_of_a_run_in_which_all_is_well(server: Any, policy: str) -> None:
+    done = dispatch(server, policy=policy, writers=30, rate=300, duration=0.2, timeout=2)
+    add_up(done)
+    assert done.delivered == done.sent >= 30
+    assert done.unsent == done.on_disk == done.repeated == done.streams_ended == 0
+    assert done.directory is None  # it was for this run, and is gone
+    assert done.locks > 2 * done.sent
 
 
 def test_every_number_arrives_once(recorder: Recorder, tmp_path: Path) -> None:
@@ -162,11 +157,15 @@ def test_a_full_disk_makes_writers_wait(recorder: Recorder, tmp_path: Path) -> N
 
 INTERRUPTED = """
 import json, sys
+import grpcperf as gp
 from grpcperf.dispatch import dispatch
 print("on", flush=True)
-done = dispatch(sys.argv[1], policy="round_robin", writers=100, rate=500, duration=60,
-                stream_delays=["200ms"], directory=sys.argv[2])
-print(json.dumps([done.interrupted, done.sent, done.delivered, done.spilled, done.lost, done.on_disk]))
+try:
+    dispatch(sys.argv[1], policy="round_robin", writers=100, rate=500, duration=60,
+             stream_delays=["200ms"], directory=sys.argv[2])
+except gp.Interrupted as interrupted:
+    done = interrupted.result
+    print(json.dumps([done.sent, done.delivered, done.spilled, done.lost, done.on_disk]))
 """
 
 
@@ -180,8 +179,7 @@ def test_an_interrupt_puts_away_what_is_in_hand(server: Any, tmp_path: Path) -> 
     running.stdout.readline()
     time.sleep(1.0)
     running.send_signal(signal.SIGINT)
-    interrupted, sent, delivered, spilled, lost, on_disk = json.loads(running.communicate(timeout=20)[0])
-    assert interrupted
+    sent, delivered, spilled, lost, on_disk = json.loads(running.communicate(timeout=20)[0])
     assert sent == delivered + spilled > 50
     assert lost == 0
     assert 0 < on_disk <= spilled
@@ -240,21 +238,15 @@ def test_a_server_that_knows_no_such_stream(tmp_path: Path) -> None:
 
 def test_the_experiment() -> None:
     report = experiments.find("dispatch")(
-        progress=False,
-        writers=[400],
-        writer_threads=[2],
-        sync_every=[0, 50],
-        rate=500,
-        duration=0.6,
-        timeout="120ms",
+        progress=False, writers=[400], rate=500, duration=0.8, timeout="120ms"
     )
     assert report.valid
-    assert len(report.rows) == 6
+    assert len(report.rows) == 3
     assert all(set(report.experiment.columns) <= set(row) for row in report.rows)
     assert all(row["sent"] == row["delivered"] + row["spilled"] > 100 for row in report.rows)
     assert all(row["replayed"] == row["spilled"] for row in report.rows)
     shared = [row["spilled_share"] for row in report.rows if row["policy"] != "round_robin"]
-    assert min(row["spilled_share"] for row in report.select(policy="round_robin")) > 2 * sum(shared) / 4
+    assert min(row["spilled_share"] for row in report.select(policy="round_robin")) > sum(shared)
     assert "400 writers" in report.verdict
     assert report.verdict.endswith(".")
     for number in range(2):

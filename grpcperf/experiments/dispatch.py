@@ -93,8 +93,6 @@ def _s(value_ms: float | None) -> float | None:
 
 
 def _judge(kit: Kit, done: Dispatched) -> None:
-    if done.interrupted:
-        raise KeyboardInterrupt
     if done.lost or done.doubled or done.sent != done.delivered + done.spilled:
         message = f"{done.policy}: {done.lost:,} messages were lost, {done.doubled:,} counted twice"
         kit.note(Finding(code="messages_lost", severity="invalid", message=message))
@@ -133,9 +131,8 @@ def _about_the_lock(report: Report) -> str:
     busy = max(row["lock_waits_share"] for row in shared)
     threads = f"{worst['writer_threads']} thread{'s' if worst['writer_threads'] > 1 else ''}"
     return (
-        f"The shared queue's lock was not free in {busy:.2%} of the times it was wanted or less, which cost "
-        f"{worst['lock_wait_ns_per_message'] / 1000:.2g} µs a message at most ({worst['writers']:,} writers "
-        f"on {threads})."
+        f"The shared queue's lock was found taken in at most {busy:.2%} of the attempts, and cost up to "
+        f"{worst['lock_wait_ns_per_message']:,.0f} ns a message ({worst['writers']:,} writers on {threads})."
     )
 
 

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "client/client.h"
 #include "support.h"
+#include "wire/connection.h"
 
 #define SECOND GP_NS_PER_S
 
@@ -101,6 +102,60 @@ static void test_window(const struct test_server *server)
     gp_client_destroy(client);
 }
 
+/* --- by hand: a peer that is nothing but frames ------------------------------------------------------------
+ */
+
+static void receive(struct gp_wire *wire, enum gp_frame_type type, uint32_t stream_id, const uint8_t *payload,
+                    uint32_t length)
+{
+    uint8_t bytes[GP_FRAME_HEADER_BYTES + 16];
+
+    gp_frame_write(bytes, (struct gp_frame){.type = type, .stream_id = stream_id, .length = length});
+    if (length > 0)
+        memcpy(bytes + GP_FRAME_HEADER_BYTES, payload, length);
+    CHECK(gp_wire_receive(wire, bytes, GP_FRAME_HEADER_BYTES + length, 1) == 0);
+}
+
+static uint32_t feed_all(struct gp_wire *wire)
+{
+    static const uint8_t message[995]; /* with its prefix 1,000 bytes */
+    uint32_t fed = 0;
+
+    while (gp_wire_feeds(wire, 0, sizeof message)) {
+        CHECK(fed++ < 1000 && gp_wire_feed(wire, 0, message, sizeof message));
+    }
+    CHECK(!gp_wire_feed(wire, 0, message, sizeof message));
+    return fed;
+}
+
+/* How many messages of 1,000 bytes go into a stream's window and the connection's 65,535 bytes, and again
+ * after both were opened by 3,000. */
+static void test_two_windows(uint32_t stream_window, uint32_t wanted)
+{
+    const struct gp_client_opts opts = opts_for("", "wire");
+    const struct gp_calls_opts calls_opts = {.max_in_flight = 1, .request = &opts.request};
+    struct gp_wire_opts wire_opts = {.request = &opts.request, .scheme = "http", .authority = "localhost"};
+    uint8_t setting[6] = {0, 4}, more[4] = {0, 0, 3000 >> 8, 3000 & 0xff};
+    struct gp_calls *calls;
+    struct gp_wire *wire;
+    struct gp_error err;
+
+    CHECK(gp_calls_create(&calls, &calls_opts, &err) == 0);
+    wire_opts.calls = calls;
+    CHECK(gp_wire_create(&wire, &wire_opts, &err) == 0);
+    gp_wire_submit(wire, 0, 1);
+    CHECK(feed_all(wire) == 0); /* queued: the peer's SETTINGS are not there */
+    gp_put_u32(setting + 2, stream_window);
+    receive(wire, GP_FRAME_SETTINGS, 0, setting, sizeof setting);
+    CHECK(feed_all(wire) == wanted);
+    receive(wire, GP_FRAME_WINDOW_UPDATE, 0, more, sizeof more);
+    CHECK(feed_all(wire) == (stream_window > 65535 ? 3 : 0));
+    receive(wire, GP_FRAME_WINDOW_UPDATE, 1, more, sizeof more);
+    CHECK(feed_all(wire) == (stream_window > 65535 ? 0 : 3));
+    gp_wire_destroy(wire);
+    gp_calls_destroy(calls);
+}
+
 static void test_refused(const struct test_server *server)
 {
     struct gp_client_opts opts = opts_for(server->target, "core");
@@ -122,6 +177,9 @@ int main(void)
     struct test_server server;
 
     request_bytes = test_request(request, 16);
+    test_two_windows(2999, 2);
+    test_two_windows(3000, 3);
+    test_two_windows(1u << 20, 65);
     for (int i = 0; i < 2; i++) {
         test_server_start(&server, (const char *[]){"--model", models[i], NULL});
         test_ping_pong(&server);
