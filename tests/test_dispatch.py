@@ -14,8 +14,8 @@ import pytest
 from real_servers import HERE, Server
 
 import grpcperf as gp
-from grpcperf import experiments
-from grpcperf.dispatch import STAMP_BYTES, Dispatched, dispatch
+from grpcperf import _engine, experiments
+from grpcperf.dispatch import STAMP_BYTES, Dispatched, _clients, dispatch
 
 
 class Recorder(Server):
@@ -252,3 +252,39 @@ def test_the_experiment() -> None:
     for number in range(2):
         assert report.plot(number).get_ylabel()
     json.dumps(report.as_dict(), allow_nan=False)
+
+
+def test_the_engine_refuses_nonsense(server: Any, tmp_path: Path) -> None:
+    about: dict[str, Any] = {
+        "policy": "shared",
+        "buffer": 0,
+        "writers": 1,
+        "writer_threads": 1,
+        "seed": 0,
+        "sync_every": 0,
+        **dict.fromkeys(("period", "duration", "timeout", "drain"), 0.1),
+        "connect_timeout": 10.0,
+        "replay_idle": False,
+        "replay_at_end": True,
+        "directory": str(tmp_path),
+    }
+    for streams in (("ab",), ((1, 2),), ((1,),), [1], (({}, {}),)):
+        with pytest.raises((TypeError, KeyError)):
+            _engine.Dispatch(streams=streams, **about)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="policy"):
+        _engine.Dispatch(streams=(), **(about | {"policy": "none"}))
+    with pytest.raises(_engine.EngineFailure, match="no streams"):
+        _engine.Dispatch(streams=(), **about)
+    engine = _engine.Dispatch(streams=_clients([server], 1, 64, []), **about)
+    with pytest.raises(ValueError, match="not finished"):
+        engine.result()
+    engine.start()
+    with pytest.raises(ValueError, match="once"):
+        engine.start()
+    assert engine.wait(10)
+    assert engine.result()["connected"] == 1
+    engine.close()
+    engine.close()
+    for method in (engine.start, engine.stop, engine.result):
+        with pytest.raises(ValueError, match="closed"):
+            method()

@@ -10,6 +10,7 @@
 struct dispatch_object {
     PyObject_HEAD struct gp_dispatch *dispatch;
     pid_t owner;
+    bool started;
     int waiters; /* threads inside with the GIL released */
 };
 
@@ -34,8 +35,12 @@ static int parse_policy(const char *name, enum gp_dispatch_policy *policy)
 static int parse_streams(PyObject *streams, struct call_opts *calls, struct gp_client_opts *opts)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(streams); i++) {
-        PyObject *client, *request;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(streams, i), "OO:stream", &client, &request) ||
+        PyObject *client, *request, *stream = PyTuple_GET_ITEM(streams, i);
+        if (!PyTuple_Check(stream)) {
+            PyErr_SetString(PyExc_TypeError, "a stream is a tuple of a client and a request");
+            return -1;
+        }
+        if (!PyArg_ParseTuple(stream, "OO:stream", &client, &request) ||
             call_opts_init(&calls[i], client, request))
             return -1;
         opts[i] = calls[i].opts;
@@ -111,10 +116,16 @@ static int check(PyObject *object)
 
 static PyObject *dispatch_start(PyObject *object, PyObject *unused)
 {
+    struct dispatch_object *self = (struct dispatch_object *)object;
     struct gp_error err = {0};
     if (check(object))
         return NULL;
-    if (gp_dispatch_start(((struct dispatch_object *)object)->dispatch, &err))
+    if (self->started) {
+        PyErr_SetString(PyExc_ValueError, "a Dispatch is started once");
+        return NULL;
+    }
+    self->started = true;
+    if (gp_dispatch_start(self->dispatch, &err))
         return engine_raise(engine_state_of(object), &err);
     Py_RETURN_NONE;
 }
