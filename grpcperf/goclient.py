@@ -10,12 +10,13 @@ import signal
 import subprocess
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.descriptors import require_descriptors
-from grpcperf.errors import ConnectError, EngineError, InvalidRequest
+from grpcperf.errors import ConnectError, EngineError, Interrupted, InvalidRequest
 from grpcperf.load import CONNECT_S, NOTHING, Peer, engine_tls, probe, result_of
 from grpcperf.result import Result
 from grpcperf.spec import Load
@@ -63,7 +64,8 @@ def load(
     `retries` is grpc-go's own default. What the engine measures alone (windows and their intervals, the
     server's CPU) is None here. The other arguments are gp.Load's.
 
-    Raises InvalidRequest, ConnectError, and EngineError when there is no Go, or the client fails.
+    Raises InvalidRequest, ConnectError, EngineError when there is no Go or the client fails, and Interrupted
+    for Ctrl-C, with nothing measured.
     """
     ends: dict[str, Any] = {"duration": duration, "calls": calls}
     spec = Load(
@@ -139,16 +141,18 @@ def _run(executable: str, line: str) -> dict[str, Any]:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
-            process.stdin.write(line + "\n")
-            process.stdin.flush()
-            out = (
-                process.stdout.read()
-            )  # one line, and what it has to say otherwise is less than a pipe holds
+            with suppress(BrokenPipeError):  # it is dead already: its words say why
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+            out = process.stdout.read()  # one line; what it has to say otherwise is less than a pipe holds
             words = process.stderr.read().strip()
-            process.stdin.close()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
             process.wait()
-        except BaseException:
+        except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, KeyboardInterrupt):
+                raise Interrupted("interrupted: grpc-go's client tells what it measured at its end") from None
             raise
     if process.returncode == 0:
         told: dict[str, Any] = json.loads(out)

@@ -134,8 +134,19 @@ def test_without_go_it_says_what_is_missing(monkeypatch, server):
         goclient.load(server)
 
 
+def test_a_client_that_dies_at_once_is_told():
+    with pytest.raises(gp.EngineError, match=r"grpc-go's client failed \(1\): it said nothing"):
+        goclient._run("/bin/false", "x" * 1_000_000)  # more than a pipe holds
+
+
+HEARD = 7
+
+
 def long_load(server):
-    code = f"from grpcperf import goclient; goclient.load('{server.address}', duration=60, warmup=0)"
+    code = (
+        f"import grpcperf as gp\ntry: gp.goclient.load('{server.address}', duration=60, warmup=0)\n"
+        f"except gp.Interrupted: raise SystemExit({HEARD})\n"
+    )
     return subprocess.Popen([sys.executable, "-P", "-c", code], stderr=subprocess.DEVNULL)
 
 
@@ -147,4 +158,4 @@ def test_it_ends_with_who_started_it(server, ending, children, alive, within):
         (client,) = children(python.pid)
         os.kill(python.pid, ending)
         assert within(3, lambda: not alive(client))
-        python.wait(3)
+        assert python.wait(3) == (HEARD if ending == signal.SIGINT else -ending)

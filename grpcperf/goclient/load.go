@@ -111,10 +111,10 @@ func (l *load) run() *report {
 	for i := range l.workers {
 		l.workers[i].classes = map[string]int64{}
 		working.Add(1)
-		go func() {
+		go func(i int) { // of the loop's own: all share one in Go before 1.22
 			defer working.Done()
 			l.work(i)
-		}()
+		}(i)
 	}
 	done := make(chan struct{})
 	go func() {

@@ -96,11 +96,11 @@ func dial(asked *request) (*pool, error) {
 	for i := range made.connections {
 		all.Add(1)
 		room <- struct{}{}
-		go func() {
+		go func(i int) {
 			defer all.Done()
 			made.connections[i], failed[i] = connect(ctx, asked.Target, options)
 			<-room
-		}()
+		}(i)
 	}
 	all.Wait()
 	return made, errors.Join(failed...)
