@@ -393,6 +393,22 @@ def test_closing_late_leaves_a_later_servers_socket_alone(tmp_path):
             assert gp.load(second, concurrency=2, calls=10, warmup=0).errors == 0
 
 
+def test_a_server_whose_socket_vanished_is_closed(tmp_path, monkeypatch, children):
+    running = children(os.getpid())
+    path = tmp_path / "s.sock"
+    spawn = gp.Server._spawn
+
+    def spawn_and_remove(*arguments):
+        ready = spawn(*arguments)
+        path.unlink()
+        return ready
+
+    monkeypatch.setattr(gp.Server, "_spawn", spawn_and_remove)
+    with pytest.raises(gp.EngineError, match="its socket is gone: No such file"):
+        gp.Server(listen=f"unix:{path}")
+    assert children(os.getpid()) == running
+
+
 def test_a_path_that_is_taken_is_refused(tmp_path):
     path = tmp_path / "s.sock"
     with gp.Server(listen=f"unix:{path}") as server:

@@ -69,7 +69,11 @@ class NativeChild(ChildTarget):
         self.address = host if host.startswith("unix:") else f"{_reached(host)}:{ready['port']}"
         if host.startswith("unix:"):
             path = host.removeprefix("unix:")
-            self._socket = (path, os.stat(path).st_mtime_ns)
+            try:
+                self._socket = (path, os.stat(path).st_mtime_ns)
+            except OSError as error:
+                self._give_up()
+                raise EngineError(f"{path}: its socket is gone: {error.strerror}") from None
         self.versions = ready["versions"]
 
     # --- what it says of itself
