@@ -451,6 +451,24 @@ def test_one_without_the_service_is_not_ready():
         gp.Process(SERVER, ready=f"grpc:{HERE}", timeout=1)
 
 
+@pytest.mark.parametrize("payload", [b"", b"\x01", b"\x09" + bytes(5)])
+def test_a_frame_of_less_than_its_padding_is_no_http2(payload):
+    padded = len(payload).to_bytes(3, "big") + b"\0\x08" + (1).to_bytes(4, "big") + payload  # DATA, stream 1
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            connection = listener.accept()[0]
+            with connection:
+                connection.sendall(padded)
+                connection.recv(1000)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        with pytest.raises(ConnectionError, match="does not speak HTTP/2"):
+            check_health(f"127.0.0.1:{listener.getsockname()[1]}", None, None, 5)
+        thread.join()
+
+
 def test_health_through_tls(tmp_path):
     made = gp.TLS.self_signed()
     (tmp_path / "key").write_text(made.key)

@@ -114,12 +114,19 @@ def _answer(connection: socket.socket, end: float) -> str:
         if kind == _SETTINGS and not flags & _ACK:
             connection.sendall(_frame(_SETTINGS, _ACK, 0, b""))
         if kind == _DATA and stream == 1:
-            message += payload[1 : len(payload) - payload[0]] if flags & _PADDED else payload
+            message += _unpadded(payload) if flags & _PADDED else payload
             if len(message) >= 5 and len(message) - 5 >= int.from_bytes(message[1:5], "big"):
                 return _state(message[5 : 5 + int.from_bytes(message[1:5], "big")])
         ended = kind in (_DATA, _HEADERS) and flags & _END_STREAM
         if kind == _GOAWAY or (stream == 1 and (ended or kind == _RST_STREAM)):
             return NO_SERVICE
+
+
+def _unpadded(payload: bytes) -> bytes:
+    """RFC 9113, section 6.1: how much padding comes first."""
+    if not payload or payload[0] >= len(payload):
+        raise ConnectionError("it does not speak HTTP/2")
+    return payload[1 : len(payload) - payload[0]]
 
 
 def _state(message: bytes) -> str:
