@@ -161,12 +161,14 @@ def _pem(value: Any, name: str) -> str | None:
     elif isinstance(value, (str, os.PathLike)) and str(value):
         try:
             with open(value, "rb") as file:
-                text = _decode(file.read(units.MIB), f"TLS {name}: {value}")
+                text = _decode(file.read(units.MIB + 1), f"TLS {name}: {value}")
         except (OSError, ValueError) as error:  # ValueError: a null byte in the path
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise InvalidRequest(f"TLS {name}: {str(value)!r:.80}: {reason}") from None
     else:
         raise InvalidRequest(f"TLS {name} must be PEM text or the path of a file with it, not {value!r:.60}")
+    if len(text.encode()) > units.MIB:
+        raise InvalidRequest(f"TLS {name}: PEM of more than 1 MiB is refused")
     if "-----BEGIN" not in text or "\0" in text:
         raise InvalidRequest(f"TLS {name}: there is nothing in PEM form in it (-----BEGIN ...)")
     return text

@@ -5,6 +5,7 @@ import os
 import pickle
 import socket
 import ssl
+import subprocess
 import tempfile
 import threading
 import time
@@ -18,6 +19,7 @@ import grpcperf as gp
 from grpcperf import _engine
 from grpcperf.load import probe
 from grpcperf.spec import KINDS
+from grpcperf.targets.child import executable
 
 pytestmark = pytest.mark.usefixtures("no_leftovers")
 
@@ -107,6 +109,23 @@ def test_what_makes_no_sense_is_refused(arguments, named):
     with pytest.raises(gp.InvalidRequest) as caught:
         gp.TLS(**arguments)
     assert all(word in str(caught.value) for word in named), str(caught.value)
+
+
+def test_more_than_a_file_of_pem_is_refused_not_cut(tls, tmp_path):
+    path = tmp_path / "large.pem"
+    path.write_text(f"{tls.cert}{'#' * (1 << 20)}\n{tls.key}")
+    for ca in (path, path.read_text()):
+        with pytest.raises(gp.InvalidRequest, match="TLS ca: PEM of more than 1 MiB"):
+            gp.TLS(ca=ca)
+    server = [str(executable("grpcperf-server")), "--listen", "127.0.0.1:0"]
+    done = subprocess.run(
+        [*server, "--tls-cert", str(path), "--tls-key", str(path)],
+        capture_output=True,
+        text=True,
+        timeout=10,
+    )
+    assert done.returncode != 0
+    assert f"{path} has more than 1 MiB" in done.stderr
 
 
 def test_parts_that_do_not_fit_are_refused(tls):

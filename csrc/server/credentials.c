@@ -17,8 +17,12 @@ static char *read_text(const char *path, struct gp_error *err)
 {
     FILE *file = fopen(path, "re");
     char *text = file ? malloc(MAX_FILE_BYTES + 1) : NULL;
-    size_t size = text ? fread(text, 1, MAX_FILE_BYTES, file) : 0;
-    if (!text || ferror(file)) {
+    size_t size = text ? fread(text, 1, MAX_FILE_BYTES + 1, file) : 0;
+    if (size > MAX_FILE_BYTES) {
+        gp_error_set(err, GP_ERROR_INVALID, "%s has more than 1 MiB, too much for PEM", path);
+        free(text);
+        text = NULL;
+    } else if (!text || ferror(file)) {
         gp_error_errno(err, "cannot read %s", path);
         free(text);
         text = NULL;
