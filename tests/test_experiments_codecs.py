@@ -1,6 +1,7 @@
 """The experiment on codecs in a very small size: allocations by count, times by ratio."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from grpcperf import _engine, codecs, experiments
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.experiments import Report
 from grpcperf.experiments.codecs import as_request
+from grpcperf.targets.child import executable
 
 SMALL = {"ops": 2000, "repeats": 3, "calls": 1, "duration": 0.1}
 
@@ -21,6 +23,12 @@ def report() -> Report:
 def test_all_are_built_here() -> None:
     assert list(codecs.built()) == list(codecs.PACKAGES)
     assert all(codec.version[0].isdigit() for codec in codecs.built().values())
+
+
+def test_a_buffer_has_nothing_to_be_written() -> None:
+    program = str(executable(codecs.PROGRAM))
+    done = subprocess.run([program, "write", "buffer"], capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_rate_is_of_encoded_bytes() -> None:

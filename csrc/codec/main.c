@@ -120,7 +120,7 @@ int main(int argc, char **argv)
 
     if (argc == 2 && strcmp(argv[1], "list") == 0)
         status = list();
-    else if (argc == 3 && codec && strcmp(argv[1], "write") == 0)
+    else if (argc == 3 && codec && codec != &gp_codec_buffer && strcmp(argv[1], "write") == 0)
         status = write_encoded(codec);
     else if (argc == 6 && codec && strcmp(argv[1], "time") == 0)
         status = time_ops(codec, argv + 3);
