@@ -148,8 +148,8 @@ static int add_dump(int netlink, const struct inodes *inodes, uint64_t *bytes)
             continue;
         if (got <= 0)
             return -1;
-        const struct nlmsghdr *message = (const void *)piece;
-        for (size_t left = (size_t)got; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
+        const struct nlmsghdr *message = (const void *)piece; /* NLMSG_NEXT may leave less than nothing */
+        for (int left = (int)got; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
             if (message->nlmsg_type == NLMSG_DONE || message->nlmsg_type == NLMSG_ERROR) {
                 errno = error_of(message);
                 return errno ? -1 : 0;
