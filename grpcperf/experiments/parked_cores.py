@@ -113,7 +113,10 @@ def verdict(report: Report) -> str:
         told = [f"{_told(row)} on {row['threads']}" for row in rows]
         best = min(row["latency_p99_us"] for row in rows)
         enough = min(row["threads"] for row in rows if row["latency_p99_us"] <= NEAR * best)
-        parts.append(f"{server} {', '.join(told)}, so {enough} {'is' if enough == 1 else 'are'} enough")
+        advice = f", so {enough} {'is' if enough == 1 else 'are'} enough" if report.valid else ""
+        parts.append(f"{server} {', '.join(told)}{advice}")
+    if not report.valid:
+        parts.append("the run was disturbed, so that these p99 recommend no number of threads")
     first = report.rows[0]
     return (
         f"With {first['calls']:,} calls that wake {first['wakes_per_s']:,.0f} times a second, p99 of a light "

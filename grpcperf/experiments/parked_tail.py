@@ -75,6 +75,8 @@ def verdict(report: Report) -> str:
         if rows[0]["gc_pause_mean_us"] is not None:
             told += f", collections pausing it for {_change(rows, 'gc_pause_mean_us')}"
         parts.append(told)
+    if not report.valid:
+        parts.append("the run was disturbed, so that these latencies are not the server's alone")
     return f"A light load, from {few:,} to {most:,} calls parked: {'; '.join(parts)}."
 
 
