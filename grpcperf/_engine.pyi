@@ -149,7 +149,7 @@ class Dispatch:
         """Whether it has finished."""
     def result(self) -> dict[str, Any]:
         """The counts of struct gp_dispatch_result by their names, writing_s and total_s, the histograms
-        held_up and delivery (as those of Run), contended_s, replay_error (a text or None), and spill:
+        held_up and delivery (as those of Run), contended_s, disk_error (a text or None), and spill:
         waiting, recovered, cut_bytes, appended, appended_bytes, refused, syncs, sync_s (struct
         gp_spill_stats). Raises when a stream could not connect."""
     def close(self) -> None: ...

@@ -40,8 +40,8 @@ class Dispatched:
     were there before, `cut_bytes` of a record that a crash had left unfinished. `repeated`: deliveries that
     were marked, for they may have come before. `held_up`: how long a message kept its writer, from when it
     was due; `delivery`: of those that went straight, from due until answered. `lock_waits` of `locks` times
-    a queue's lock was not free, and `lock_wait_s` is what that cost in all. `refused`: times the disk had no
-    room; `sync_s`: time spent in its `syncs`.
+    a queue's lock was not free, and `lock_wait_s` is what that cost in all. `refused`: times the disk did
+    not take one, for the last time because of `disk_error`; `sync_s`: time spent in its `syncs`.
     """
 
     policy: str
@@ -250,7 +250,7 @@ def _dispatched(
         lock_waits=raw["contended"],
         lock_wait_s=raw["contended_s"],
         directory=directory,
-        disk_error=raw["replay_error"],
+        disk_error=raw["disk_error"],
         held_up=Histogram.from_engine(raw["held_up"]),
         delivery=Histogram.from_engine(raw["delivery"]),
     )

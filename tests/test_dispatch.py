@@ -132,7 +132,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.getrlimit(resource.RLI
 done = dispatch(sys.argv[1], writers=200, rate=1000, duration=0.6, drain=0.5, stream_delays=["200ms"] * 4,
                 directory=sys.argv[2], replay="never")
 print(done.sent, done.delivered, done.spilled, done.unsent, done.lost, done.doubled, done.refused,
-      done.on_disk)
+      done.on_disk, done.disk_error, sep=";")
 """
 
 
@@ -144,7 +144,9 @@ def test_a_full_disk_makes_writers_wait(recorder: Recorder, tmp_path: Path) -> N
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    sent, delivered, spilled, unsent, lost, doubled, refused, on_disk = map(int, done.stdout.split())
+    *counts, error = done.stdout.strip().split(";")
+    sent, delivered, spilled, unsent, lost, doubled, refused, on_disk = map(int, counts)
+    assert "File too large" in error
     assert sent == delivered + spilled
     assert lost == doubled == 0
     assert refused > 0

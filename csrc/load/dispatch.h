@@ -69,9 +69,9 @@ struct gp_dispatch_result {
     uint64_t locked, contended, contended_ns; /* of the queues: gp_dispatch_queue */
     uint32_t connected;
     struct gp_spill_stats spill;
-    struct gp_histogram held_up;         /* of each message sent: from due until its writer could go on */
-    struct gp_histogram delivery;        /* of those delivered straight: from due until answered */
-    const struct gp_error *replay_error; /* why the disk could not be read; NULL */
+    struct gp_histogram held_up;       /* of each message sent: from due until its writer could go on */
+    struct gp_histogram delivery;      /* of those delivered straight: from due until answered */
+    const struct gp_error *disk_error; /* why the disk did not take or give a message, lately; NULL */
 };
 
 /* Copies what it needs of opts, and opens the spill queue. */

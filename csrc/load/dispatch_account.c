@@ -26,13 +26,22 @@ void dispatch_stamp(const struct gp_dispatch *dispatch, uint8_t *message, uint64
     stamp[8] = repeated;
 }
 
+void dispatch_keep_error(struct gp_dispatch *dispatch, const struct gp_error *err)
+{
+    pthread_mutex_lock(&dispatch->lock);
+    dispatch->disk_error = *err;
+    pthread_mutex_unlock(&dispatch->lock);
+}
+
 bool dispatch_spill(struct gp_dispatch *dispatch, uint8_t *message, uint64_t sequence, bool repeated)
 {
     struct gp_error err;
 
     dispatch_stamp(dispatch, message, sequence, repeated);
-    if (gp_spill_append(dispatch->spill, sequence, repeated, message, dispatch->message_bytes, &err) < 0)
+    if (gp_spill_append(dispatch->spill, sequence, repeated, message, dispatch->message_bytes, &err) < 0) {
+        dispatch_keep_error(dispatch, &err);
         return false;
+    }
     dispatch_note(dispatch, sequence, DISPATCH_SPILLED);
     return true;
 }
@@ -93,5 +102,5 @@ void dispatch_take_account(struct gp_dispatch *dispatch)
         result->contended_ns += dispatch->queues[i].contended_ns;
     }
     gp_spill_stats(dispatch->spill, &result->spill);
-    result->replay_error = dispatch->replay_error.code ? &dispatch->replay_error : NULL;
+    result->disk_error = dispatch->disk_error.code ? &dispatch->disk_error : NULL;
 }

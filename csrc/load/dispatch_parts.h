@@ -92,7 +92,7 @@ struct gp_dispatch {
     pthread_cond_t changed;
     bool finished;
     struct gp_dispatch_result result;
-    struct gp_error err, replay_error;
+    struct gp_error err, disk_error;
 };
 
 static inline enum dispatch_phase dispatch_phase(struct gp_dispatch *dispatch)
@@ -107,6 +107,8 @@ void dispatch_note(struct gp_dispatch *dispatch, uint64_t sequence, enum dispatc
 
 /* The message with its stamp, of message_bytes. */
 void dispatch_stamp(const struct gp_dispatch *dispatch, uint8_t *message, uint64_t sequence, bool repeated);
+
+void dispatch_keep_error(struct gp_dispatch *dispatch, const struct gp_error *err); /* of the disk */
 
 /* To the disk. False: it has no room. */
 bool dispatch_spill(struct gp_dispatch *dispatch, uint8_t *message, uint64_t sequence, bool repeated);

@@ -96,11 +96,8 @@ static bool take_from_disk(struct dispatch_stream *stream, struct hand *hand)
     struct gp_error err;
     int status = gp_spill_take(dispatch->spill, record, &err);
 
-    if (status < 0) {
-        pthread_mutex_lock(&dispatch->lock);
-        dispatch->replay_error = err;
-        pthread_mutex_unlock(&dispatch->lock);
-    }
+    if (status < 0)
+        dispatch_keep_error(dispatch, &err);
     if (status <= 0)
         return false;
     *hand = (struct hand){.sequence = record->sequence,

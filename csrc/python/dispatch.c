@@ -208,8 +208,8 @@ static PyObject *to_python(const struct gp_dispatch_result *r)
         convert_set(dict, "total_s", PyFloat_FromDouble(seconds(span_ns(r->began_ns, r->finished_ns)))) ||
         convert_set(dict, "held_up", histogram_to_python(&r->held_up)) ||
         convert_set(dict, "delivery", histogram_to_python(&r->delivery)) ||
-        convert_set(dict, "replay_error",
-                    r->replay_error ? PyUnicode_FromString(r->replay_error->message) : Py_NewRef(Py_None)))
+        convert_set(dict, "disk_error",
+                    r->disk_error ? PyUnicode_FromString(r->disk_error->message) : Py_NewRef(Py_None)))
         Py_CLEAR(dict);
     Py_XDECREF(spill);
     return dict;

@@ -100,6 +100,7 @@ def _judge(kit: Kit, done: Dispatched) -> None:
         message = (
             f"{done.policy}: {done.unsent:,} messages found neither a stream nor room on disk, "
             f"{done.on_disk:,} are still on disk, in {done.directory}"
+            + (f" ({done.disk_error})" if done.disk_error else "")
         )
         kit.note(Finding(code="messages_left", severity="warning", message=message))
 

@@ -1,6 +1,7 @@
 /* dispatch: every message accounted for, whichever way it went and whatever broke on the way. */
 #include "load/dispatch.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -86,7 +87,7 @@ static const struct gp_dispatch_result *finished(struct gp_dispatch *dispatch)
     CHECK(r->spilled == r->spill.appended && r->replayed == r->spill.delivered);
     CHECK(r->spill.waiting == r->spill.recovered + r->spilled - r->replayed);
     CHECK(r->held_up.count == r->sent && r->delivery.count == r->delivered);
-    CHECK(!r->replay_error);
+    CHECK((r->disk_error != NULL) == (r->spill.refused > 0));
     return r;
 }
 
@@ -204,6 +205,7 @@ static void test_disk_full(const struct test_server *server)
     dispatch = started(&opts);
     r = finished(dispatch);
     CHECK(r->spill.refused > 0 && r->spilled > 0 && r->spilled < 40);
+    CHECK(r->disk_error && r->disk_error->os_errno == EFBIG);
     CHECK(r->unsent > 100 && r->unsent <= 200 && r->sent < 100); /* one each, which they wait with */
     gp_dispatch_destroy(dispatch);
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
