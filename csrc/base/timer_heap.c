@@ -10,11 +10,6 @@ void gp_timer_heap_init(struct gp_timer_heap *heap)
     *heap = (struct gp_timer_heap){0};
 }
 
-void gp_timer_heap_fini(struct gp_timer_heap *heap)
-{
-    free(heap->entries);
-}
-
 static int resize(struct gp_timer_heap *heap, size_t capacity)
 {
     struct gp_timer **entries = realloc(heap->entries, capacity * sizeof(*entries));

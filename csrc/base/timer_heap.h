@@ -1,5 +1,5 @@
 /* Times in order: a binary heap of entries that live in their owners, so that taking one out early is cheap.
- * Pure. */
+ * Its own live as long as their process: it has no end. Pure. */
 #ifndef GP_BASE_TIMER_HEAP_H
 #define GP_BASE_TIMER_HEAP_H
 
@@ -18,7 +18,6 @@ struct gp_timer_heap {
 };
 
 void gp_timer_heap_init(struct gp_timer_heap *heap);
-void gp_timer_heap_fini(struct gp_timer_heap *heap);
 int gp_timer_heap_add(struct gp_timer_heap *heap, struct gp_timer *timer,
                       uint64_t at_ns);                                         /* -1: out of memory */
 bool gp_timer_heap_remove(struct gp_timer_heap *heap, struct gp_timer *timer); /* false: was not in it */

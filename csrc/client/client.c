@@ -122,12 +122,6 @@ size_t gp_client_causes(const struct gp_client *client, struct gp_client_cause c
     return client->transport->causes ? client->transport->causes(client, causes) : 0;
 }
 
-void gp_client_setups(const struct gp_client *client, struct gp_histogram *into)
-{
-    if (client->transport->setups)
-        client->transport->setups(client, into);
-}
-
 uint64_t gp_client_cpu_ns(struct gp_client *client)
 {
     return client->transport->cpu_ns(client);

@@ -18,7 +18,6 @@
 
 struct gp_error;
 struct gp_client;
-struct gp_histogram;
 struct gp_message_times;
 struct gp_tls_opts;
 
@@ -62,8 +61,8 @@ struct gp_client_opts {
         *owner; /* the clients of one run have the same; NULL: it stands for itself (gp_client_cpu_known) */
 };
 
-/* What the peers' SETTINGS allow now: the least of all connections. UINT32_MAX: no limit, or no connection.
- */
+/* What the peers' SETTINGS allow now: the least of all connections. UINT32_MAX:
+ * no limit, or no connection. */
 struct gp_client_peer {
     uint32_t max_concurrent_streams, initial_window_size, max_frame_size, max_header_list_size;
 };
@@ -142,9 +141,6 @@ void gp_client_stats(const struct gp_client *client, struct gp_client_stats *sta
  * most GP_CLIENT_CAUSES. Core tells none. */
 size_t gp_client_causes(const struct gp_client *client, struct gp_client_cause causes[GP_CLIENT_CAUSES]);
 
-/* Add the times that setting up connections took (wire). */
-void gp_client_setups(const struct gp_client *client, struct gp_histogram *into);
-
 /* CPU that the client has used so far, for differences: the polling thread's, and that of threads the
  * transport keeps out of sight. C core mixes the work of all clients of a process (csrc/client/usage.h):
  * there it is what all of them used since any of them was last asked, so the differences of one run's clients
@@ -152,8 +148,8 @@ void gp_client_setups(const struct gp_client *client, struct gp_histogram *into)
  * begins, and at its end. */
 uint64_t gp_client_cpu_ns(struct gp_client *client);
 
-/* Whether those differences are the owner's own: false when a client of another owner was at work since then.
- */
+/* Whether those differences are the owner's own: false when a client of another
+ * owner was at work since then. */
 bool gp_client_cpu_known(const struct gp_client *client, uint64_t since_ns);
 
 void gp_client_destroy(struct gp_client *client);

@@ -17,8 +17,8 @@ struct gp_transport {
     void (*end)(struct gp_client *client);
     void (*cancel_all)(struct gp_client *client);
     void (*stats)(const struct gp_client *client, struct gp_client_stats *stats);
-    size_t (*causes)(const struct gp_client *client, struct gp_client_cause causes[GP_CLIENT_CAUSES]);
-    void (*setups)(const struct gp_client *client, struct gp_histogram *into); /* either may be NULL */
+    size_t (*causes)(const struct gp_client *client,
+                     struct gp_client_cause causes[GP_CLIENT_CAUSES]); /* may be NULL */
     uint64_t (*cpu_ns)(struct gp_client *client);
     bool (*cpu_known)(const struct gp_client *client, uint64_t since_ns);
     void (*destroy)(struct gp_client *client);

@@ -9,7 +9,6 @@
 #include <sys/uio.h>
 
 #include "base/error.h"
-#include "base/histogram.h"
 #include "client/causes.h"
 #include "client/pool.h"
 #include "client/transport.h"
@@ -50,6 +49,11 @@ struct wire_link {
     bool blocked; /* waits to be writable */
     bool stuffed; /* takes no calls until it is written to */
     bool mute;    /* writing has failed; reading will tell why */
+};
+
+/* Connections that were set up, and how long it took. */
+struct wire_setups {
+    uint64_t count, min_ns, max_ns, sum_ns;
 };
 
 /* One of the connections asked for: set up, kept, set up again. */
@@ -105,7 +109,7 @@ struct wire_client {
     uint32_t connected, reconnects;
     uint64_t retried, tls_resumed;
     uint64_t messages_sent, payload_sent, messages_received; /* of connections that are gone */
-    struct gp_histogram setups;
+    struct wire_setups setups;
     struct gp_causes causes;
 
     struct gp_poller poller;

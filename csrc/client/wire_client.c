@@ -34,7 +34,6 @@ static int create(struct gp_client **created, const struct gp_client_opts *opts,
     client->pid = getpid();
     client->poller.epoll = client->poller.timer = -1;
     client->now_ns = gp_clock_now_ns();
-    gp_histogram_init(&client->setups);
     gp_causes_init(&client->causes);
     if (wire_opts_copy(client, opts, err) < 0 || gp_poller_init(&client->poller, opts->busy_poll, err) < 0)
         goto fail;
@@ -295,22 +294,21 @@ static void add_live(const struct wire_client *client, struct gp_client_stats *s
 static void stats(const struct gp_client *base, struct gp_client_stats *stats)
 {
     const struct wire_client *client = (const struct wire_client *)base;
-    const struct gp_histogram *setups = &client->setups;
 
     *stats = (struct gp_client_stats){
         .connected = client->connected,
         .reconnects = client->reconnects,
-        .opened = setups->count,
+        .opened = client->setups.count,
         .messages_sent = client->messages_sent,
         .payload_sent = client->payload_sent,
         .messages_received = client->messages_received,
         .retried = client->retried,
         .polls = client->poller.looks,
         .idle_polls = client->poller.idle_looks,
-        .setups = setups->count,
-        .setup_min_ns = setups->count > 0 ? setups->min_ns : 0,
-        .setup_max_ns = setups->max_ns,
-        .setup_sum_ns = setups->sum_ns,
+        .setups = client->setups.count,
+        .setup_min_ns = client->setups.min_ns,
+        .setup_max_ns = client->setups.max_ns,
+        .setup_sum_ns = client->setups.sum_ns,
         .tls_resumed = client->tls_resumed,
     };
     add_live(client, stats);
@@ -325,11 +323,6 @@ static size_t causes(const struct gp_client *base, struct gp_client_cause causes
         if (known->known[i].calls > 0)
             causes[count++] = known->known[i];
     return count;
-}
-
-static void setups(const struct gp_client *base, struct gp_histogram *into)
-{
-    gp_histogram_add(into, &((const struct wire_client *)base)->setups);
 }
 
 /* There is no thread but the one that polls. */
@@ -355,7 +348,6 @@ static void destroy(struct gp_client *base)
     wire_slots_destroy(client);
     gp_poller_fini(&client->poller);
     wire_opts_free(client);
-    gp_histogram_fini(&client->setups);
     gp_causes_fini(&client->causes);
     free(client->buffer);
     free(client);
@@ -374,7 +366,6 @@ const struct gp_transport gp_wire_transport = {
     .cancel_all = cancel_all,
     .stats = stats,
     .causes = causes,
-    .setups = setups,
     .cpu_ns = cpu_ns,
     .cpu_known = cpu_known,
     .destroy = destroy,
