@@ -52,7 +52,7 @@ struct gp_payload {
     size_t size;
 };
 
-/* What every call of a client asks for. */
+/* What every call of a client asks for. A server_stream sends its one request also when it is parked. */
 struct gp_request {
     enum gp_kind kind;
     const char *method;  /* "/package.Service/Method" */
@@ -64,11 +64,9 @@ struct gp_request {
     const struct gp_metadata *metadata;
     size_t metadata_count;
     uint64_t deadline_ns; /* a span from the moment of sending; 0: none */
-    uint32_t messages;    /* streams: messages each way before the client ends the call as OK; 0: the call
-                             goes on until gp_client_end */
+    uint32_t messages;    /* streams: each way, then the client ends it as OK; 0: at gp_client_end */
     bool fed;             /* parked bidi: its messages are given by gp_client_feed (wire) */
-    bool parked;          /* streams: send `messages` (0 is meant), then stay open and idle until the server
-                             ends the call. A server_stream always sends its one request */
+    bool parked;          /* streams: send `messages` (0 is meant), then stay idle until the server ends it */
 };
 
 /* When a call is OK. Every status but OK is the class itself; of calls whose status is OK:
@@ -112,9 +110,8 @@ struct gp_event {
     uint64_t sent_ns, done_ns; /* gp_clock_now_ns; of a call that never went out sent_ns is done_ns */
     uint32_t messages_received;
     enum gp_class class : 16;
-    bool held : 1;  /* it waited for the peer's limit on streams, or for a connection: sent_ns is after it was
-                       submitted (wire) */
-    bool ahead : 1; /* OK, but cancelled before the peer had answered: gp_call_is_said */
+    bool held : 1;    /* it waited for a stream or a connection: sent_ns is after it was submitted (wire) */
+    bool ahead : 1;   /* OK, but cancelled before the peer had answered: gp_call_is_said */
     bool refused : 1; /* the peer is known not to have begun it, so that it may be submitted again (wire) */
 };
 

@@ -1,8 +1,8 @@
 /* What went wrong, in a fixed buffer owned by the caller: nothing is allocated on the way of an error.
  *
- * A function that can fail returns 0 or -1 and fills the gp_error it was given. Bugs are asserts and failed
- * calls are data; only the environment (no such host, no descriptors left, a dead child) comes through here.
- */
+ * A function that can fail returns 0 or -1 and fills the gp_error it was given. Bugs are asserts
+ * and failed calls are data; only the environment (no such host, no descriptors left, a dead
+ * child) comes through here. */
 #ifndef GP_BASE_ERROR_H
 #define GP_BASE_ERROR_H
 

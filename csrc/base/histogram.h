@@ -34,8 +34,7 @@ void gp_histogram_fini(struct gp_histogram *histogram);
 static inline void gp_histogram_record(struct gp_histogram *histogram, uint64_t value_ns);
 void gp_histogram_record_many(struct gp_histogram *histogram, uint64_t value_ns, uint64_t count);
 void gp_histogram_add(struct gp_histogram *into, const struct gp_histogram *from);
-void gp_histogram_reset(
-    struct gp_histogram *histogram); /* to empty; keeps the memory, clears what was touched */
+void gp_histogram_reset(struct gp_histogram *histogram); /* to empty; keeps the memory */
 
 static inline uint32_t gp_histogram_slot(uint64_t value_ns); /* where a value in range is counted */
 uint64_t gp_histogram_slot_low_ns(uint32_t slot);            /* the smallest value counted there */

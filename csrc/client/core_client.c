@@ -41,9 +41,9 @@ static void start(void)
     grpc_init();
 }
 
-/* gRPC is started at the first use and stays: its threads then are constant. They do not survive a fork, and
- * gRPC hangs without them, so a forked child is refused before it touches a lock that may be held for ever.
- */
+/* gRPC is started at the first use and stays: its threads then are constant. They do not survive
+ * a fork, and gRPC hangs without them, so a forked child is refused before it touches a lock
+ * that may be held for ever. */
 static int start_grpc(struct gp_error *err)
 {
     pid_t nobody = 0, self = getpid();
@@ -360,8 +360,8 @@ static void close_channels(struct core_client *client)
     grpc_completion_queue_destroy(client->queue);
 }
 
-/* Also of one that was only half created. In a forked child it is left as it is: its threads are not there.
- */
+/* Also of one that was only half created. In a forked child it is left as it is:
+ * its threads are not there. */
 static void destroy(struct gp_client *base)
 {
     struct core_client *client = (struct core_client *)base;
@@ -372,8 +372,7 @@ static void destroy(struct gp_client *base)
     finished = finish_calls(client);
     gp_usage_leave(&client->usage);
     if (!finished)
-        return; /* gRPC may still write into what a call has left there: better a leak than that, or waiting
-                   for ever */
+        return; /* gRPC may still write into what a call has left: better a leak than that, or no end */
     close_channels(client);
     for (uint32_t i = 0; i < client->call_count; i++)
         core_call_fini(&client->calls[i]);

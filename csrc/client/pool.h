@@ -15,8 +15,7 @@
 enum gp_pick {
     GP_PICK_ROUND_ROBIN,
     GP_PICK_LOCKED,       /* round robin under a lock */
-    GP_PICK_LEAST_LOADED, /* the one with fewest calls in flight; of equals, the one that has waited longest
-                           */
+    GP_PICK_LEAST_LOADED, /* the one with fewest calls in flight; of equals, who has waited longest */
 };
 
 struct gp_pool_node { /* in the list of those that have as many calls */

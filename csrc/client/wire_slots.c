@@ -131,9 +131,8 @@ static void retire(struct wire_client *client, struct wire_link *link)
 
 /* --- what becomes of a connection -------------------------------------------------------------- */
 
-/* The next attempt: at once for the first `grace` failures in a row, then after a pause that doubles with
- * each.
- */
+/* The next attempt: at once for the first `grace` failures in a row, then after a
+ * pause that doubles with each. */
 static void try_again(struct wire_client *client, uint32_t number, uint32_t grace)
 {
     struct wire_slot *slot = &client->slots[number];

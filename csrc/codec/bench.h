@@ -18,8 +18,8 @@ struct gp_codec_timing {
     size_t encoded_bytes;
 };
 
-/* The memory that a codec can do an operation with: a set of GP_CODEC_CAN, 0 when it has no such operation.
- */
+/* The memory that a codec can do an operation with: a set of GP_CODEC_CAN, 0 when
+ * it has no such operation. */
 unsigned gp_codec_memories(const struct gp_codec *codec, enum gp_codec_operation operation);
 
 /* 0, or -1 when there is no such operation with that memory, or it did not work. What is decoded is compared

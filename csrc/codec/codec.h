@@ -46,8 +46,8 @@ struct gp_codec {
 
 extern const struct gp_codec gp_codec_protobuf, gp_codec_msgpack, gp_codec_flatbuffers; /* where built */
 
-/* No codec: what a buffer of 1 KiB costs that is only taken and given back. Not among those of gp_codec_at.
- */
+/* No codec: what a buffer of 1 KiB costs that is only taken and given back. Not
+ * among those of gp_codec_at. */
 extern const struct gp_codec gp_codec_buffer;
 
 const struct gp_codec *gp_codec_at(size_t index); /* NULL behind the last */

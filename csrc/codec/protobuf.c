@@ -1,6 +1,6 @@
-/* protobuf: by protobuf-c. To be encoded, a record is first told in its messages, which point at the record's
- * texts; its decoder always allocates, from an allocator that may be the arena, so there is nothing to reuse.
- */
+/* protobuf: by protobuf-c. To be encoded, a record is first told in its messages, which point at
+ * the record's texts; its decoder always allocates, from an allocator that may be the arena, so
+ * there is nothing to reuse. */
 #include <protobuf-c/protobuf-c.h>
 #include <stdlib.h>
 #include <string.h>

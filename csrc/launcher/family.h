@@ -9,8 +9,8 @@
 /* From now on descendants whose parent ends become children of this process. -1 with errno. */
 int gp_family_adopt(void);
 
-/* Take leave of the children that have ended. Whether `wanted` was among them; `status` is then as waitpid's.
- */
+/* Take leave of the children that have ended. Whether `wanted` was among them;
+ * `status` is then as waitpid's. */
 bool gp_family_reap(pid_t wanted, int *status);
 
 /* SIGKILL every descendant, until none is left or the time is over. For a process with one thread. Like

@@ -9,9 +9,9 @@
  *                                            -> SIGTERM to the group, a grace, then the same
  *     -> end as the command did: with its exit code, or by its signal
  *
- * Signals are blocked for good: SIGTERM to the group is for the others in it. Descriptors from 5 on are the
- * command's to read. Exit codes of its own: 1 the command cannot be run, 2 the command line makes no sense.
- */
+ * Signals are blocked for good: SIGTERM to the group is for the others in it. Descriptors from 5
+ * on are the command's to read. Exit codes of its own: 1 the command cannot be run, 2 the
+ * command line makes no sense. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -122,8 +122,8 @@ static int start(struct launcher *launcher, struct gp_error *err)
     return 0;
 }
 
-/* Wait until something happens, for at most timeout_ms (-1: no bound). False: the parent wants the end of it.
- */
+/* Wait until something happens, for at most timeout_ms (-1: no bound). False: the
+ * parent wants the end of it. */
 static bool attend(struct launcher *launcher, int timeout_ms)
 {
     struct gp_command *command = &launcher->command;

@@ -85,8 +85,8 @@ static void publish(struct gp_generator *g)
     atomic_store_explicit(&progress->not_sent, g->opts.recorder->not_sent, memory_order_relaxed);
 }
 
-/* Calls without an end of their own, sent in the warm-up, live through the measured window and belong to it.
- */
+/* Calls without an end of their own, sent in the warm-up, live through the
+ * measured window and belong to it. */
 static void adopt_endless_calls(struct gp_generator *g)
 {
     for (uint32_t i = 0; i < g->opts.concurrency && g->calls_left > 0; i++) {

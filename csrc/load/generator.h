@@ -100,8 +100,7 @@ struct gp_generator {
 
 int gp_generator_init(struct gp_generator *generator,
                       const struct gp_generator_opts *opts); /* -1: out of memory */
-void gp_generator_run(
-    struct gp_generator *generator); /* the whole story; when it returns nothing is in flight */
+void gp_generator_run(struct gp_generator *generator);       /* the whole story; then nothing is in flight */
 void gp_generator_fini(struct gp_generator *generator);
 
 #endif

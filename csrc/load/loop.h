@@ -9,10 +9,10 @@ struct gp_loop {
     void (*fini)(struct gp_generator *generator);
     void (*begin)(struct gp_generator *generator); /* the run's times are known; nothing is sent yet */
     void (*send)(struct gp_generator *generator);  /* send, in one batch, what is to be sent by now */
-    void (*release)(struct gp_generator *generator,
-                    const struct gp_event *event); /* a call has ended: its slot is free */
-    uint64_t (*next_ns)(
-        const struct gp_generator *generator);     /* when send is wanted if nothing ends before */
+    /* A call has ended: its slot is free. */
+    void (*release)(struct gp_generator *generator, const struct gp_event *event);
+    /* When send is wanted if nothing ends before. */
+    uint64_t (*next_ns)(const struct gp_generator *generator);
     void (*cease)(struct gp_generator *generator); /* the window has ended: what is still due is settled */
 };
 

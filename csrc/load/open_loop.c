@@ -32,8 +32,7 @@ static void fini(struct gp_generator *g)
     g->open.free = NULL;
 }
 
-/* --- the schedule
- * ------------------------------------------------------------------------------------------------ */
+/* --- the schedule --- */
 
 /* The measured window has a schedule of its own: which calls it holds does not depend on the warm-up. */
 static void enter_schedule(struct gp_generator *g)
@@ -106,8 +105,7 @@ static void begin(struct gp_generator *g)
     advance(g);
 }
 
-/* --- sending and dropping
- * ---------------------------------------------------------------------------------------- */
+/* --- sending and dropping --- */
 
 static void drop_next(struct gp_generator *g)
 {

@@ -10,12 +10,9 @@
 #include "base/error.h"
 #include "load/thread.h"
 
-#define BATCH                                                                                                \
-    256u /* calls opened between two looks at what has come back: an early refusal is seen early             \
-          */
+#define BATCH 256u /* calls opened between two looks at what has come back, an early refusal say */
 #define LOOK_NS (20 * GP_NS_PER_MS)
-#define CANCEL_NS                                                                                            \
-    (2 * GP_NS_PER_S) /* what does not come back from being cancelled is left to the client's end */
+#define CANCEL_NS (2 * GP_NS_PER_S) /* what is not back from being cancelled is left to fini */
 
 /* What the owner wants; it only ever rises. An int, for it is what gp_client_connect looks at. */
 enum wish { HOLD = 0, CANCEL, DESTROY };
@@ -61,8 +58,7 @@ free_park:
     return -1;
 }
 
-/* --- the thread
- * ------------------------------------------------------------------------------------------------ */
+/* --- the thread --- */
 
 static enum wish wish_of(struct gp_park *park)
 {
@@ -209,8 +205,7 @@ static void *hold(void *argument)
     return NULL;
 }
 
-/* --- from outside
- * ---------------------------------------------------------------------------------------------- */
+/* --- from outside --- */
 
 int gp_park_start(struct gp_park *park, struct gp_error *err)
 {

@@ -33,13 +33,17 @@ struct gp_park_counts {
 /* Copies what it needs of opts. */
 int gp_park_create(struct gp_park **park, const struct gp_park_opts *opts, struct gp_error *err);
 int gp_park_start(struct gp_park *park, struct gp_error *err);
-void gp_park_open(struct gp_park *park,
-                  uint64_t calls); /* so many in all; fewer than before: nothing changes */
+
+/* So many calls in all; fewer than before: nothing changes. */
+void gp_park_open(struct gp_park *park, uint64_t calls);
+
 void gp_park_counts(struct gp_park *park, struct gp_park_counts *counts);
 int gp_park_error(struct gp_park *park, struct gp_error *err); /* -1 and filled when counts.failed, else 0 */
 void gp_park_cancel(struct gp_park *park);                     /* cancel every call; returns at once */
-bool gp_park_wait_finished(struct gp_park *park, uint64_t timeout_ns); /* whether every call has ended, those
-                                                                          that are yet to be opened too */
-void gp_park_destroy(struct gp_park *park);                            /* cancels, joins */
+
+/* Whether every call has ended, those that are yet to be opened too. */
+bool gp_park_wait_finished(struct gp_park *park, uint64_t timeout_ns);
+
+void gp_park_destroy(struct gp_park *park); /* cancels, joins */
 
 #endif

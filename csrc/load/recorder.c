@@ -70,8 +70,7 @@ void gp_recorder_start(struct gp_recorder *r, uint64_t start_ns, uint64_t end_ns
     r->current_end_ns = start_ns + r->window_ns;
 }
 
-/* --- windows
- * ---------------------------------------------------------------------------------------------------- */
+/* --- windows --- */
 
 static void halve(struct gp_recorder *r)
 {
@@ -126,8 +125,7 @@ void gp_recorder_end(struct gp_recorder *r, uint64_t end_ns)
     r->ended = true;
 }
 
-/* --- calls
- * ------------------------------------------------------------------------------------------------------ */
+/* --- calls --- */
 
 /* Bursts are told by what the client could have sent one by one. Calls for which there was no room before
  * leave together rightly. */
@@ -163,8 +161,8 @@ static void count_in_window(struct gp_recorder *r, const struct gp_event *event)
 {
     bool ok = event->class == GP_CLASS_OK;
 
-    /* A batch may hold completions a little out of order: one that is late for its window counts in this one.
-     */
+    /* A batch may hold completions a little out of order: one that is late for its
+     * window counts in this one. */
     if (event->done_ns >= r->current_end_ns)
         rotate(r, event->done_ns);
     r->current_ok += ok;
@@ -216,8 +214,7 @@ void gp_recorder_record(struct gp_recorder *r, const struct gp_event *event, con
         record_outcome(r, event, plan, inside);
 }
 
-/* --- after the run
- * ---------------------------------------------------------------------------------------------- */
+/* --- after the run --- */
 
 static void lengthen(struct gp_recorder *r, uint64_t window_ns)
 {

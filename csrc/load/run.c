@@ -183,8 +183,7 @@ fail:
     return -1;
 }
 
-/* --- the conductor's thread
- * ------------------------------------------------------------------------------------ */
+/* --- the conductor's thread --- */
 
 /* On failure those that did start are told to give up. Returns how many there are. */
 static uint32_t start_workers(struct gp_run *run)
@@ -290,8 +289,7 @@ static void *conduct(void *argument)
     return NULL;
 }
 
-/* --- from outside
- * ---------------------------------------------------------------------------------------------- */
+/* --- from outside --- */
 
 int gp_run_start(struct gp_run *run, struct gp_error *err)
 {

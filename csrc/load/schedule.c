@@ -12,8 +12,8 @@
 #define NEVER ((gp_position) - 1)
 #define FAR_NS 9e18 /* centuries: beyond what a clock's count holds */
 
-/* By way of signed integers: conversions of unsigned ones branch on the top bit, which is a coin toss here.
- */
+/* By way of signed integers: conversions of unsigned ones branch on the top bit,
+ * which is a coin toss here. */
 static gp_position from_double(double calls)
 {
     int64_t whole = (int64_t)calls;

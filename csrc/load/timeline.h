@@ -11,9 +11,8 @@
 /* Why to end before the run's own end. A later one overrides an earlier one, never the other way round. */
 enum gp_cease {
     GP_CEASE_NOT = 0,
-    GP_CEASE_STOP, /* somebody asked: drain shortly, so that a person who presses Ctrl-C is not kept waiting
-                    */
-    GP_CEASE_DIED, /* the server is gone: wait only for the news to come back from the client */
+    GP_CEASE_STOP,    /* somebody asked: drain shortly, for who presses Ctrl-C does not want to wait */
+    GP_CEASE_DIED,    /* the server is gone: wait only for the news to come back from the client */
     GP_CEASE_ABANDON, /* nobody wants the result */
 };
 

@@ -12,9 +12,9 @@ struct gp_probe;
 /* A frame header and the largest payload a peer may send before anything is agreed (RFC 9113, 4.2). */
 #define GP_GREETING_MOST (9u + 16384u)
 
-/* A client's first words (RFC 9113, 3.4: the magic and an empty SETTINGS) and its last: an acknowledgement of
- * the peer's SETTINGS, and GOAWAY with last stream 0 and NO_ERROR. Strings, whose final zero is part of them.
- */
+/* A client's first words (RFC 9113, 3.4: the magic and an empty SETTINGS) and its last: an
+ * acknowledgement of the peer's SETTINGS, and GOAWAY with last stream 0 and NO_ERROR. Strings, whose
+ * final zero is part of them. */
 #define GP_GREETING_HELLO "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0"
 #define GP_GREETING_GOODBYE "\0\0\0\4\1\0\0\0\0\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0"
 _Static_assert(sizeof GP_GREETING_HELLO == 24 + 9 && sizeof GP_GREETING_GOODBYE == 9 + 17, "whole frames");

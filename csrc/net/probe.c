@@ -21,11 +21,8 @@
 #include "net/tls.h"
 
 #define SLICE_NS (20 * GP_NS_PER_MS)
-#define WORDS_NS                                                                                             \
-    (200 * GP_NS_PER_MS) /* for the rest of a text: a server says in the body what it dislikes               \
-                          */
-#define FAREWELL_NS                                                                                          \
-    (100 * GP_NS_PER_MS) /* for the peer to close too, so that no baseline counts this visit */
+#define WORDS_NS (200 * GP_NS_PER_MS)    /* for a text to end: it says what the server dislikes */
+#define FAREWELL_NS (100 * GP_NS_PER_MS) /* for the peer to close too: no baseline counts this visit */
 
 struct look {
     const char *name; /* the address as it was written */
@@ -158,9 +155,8 @@ static int greet(struct look *look, struct gp_stream *stream)
     return io == GP_IO_OK ? 0 : no_tls(look, err.message);
 }
 
-/* Fits any fresh socket's buffer. A failure is no verdict: what the peer said before it closed can still be
- * read.
- */
+/* Fits any fresh socket's buffer. A failure is no verdict: what the peer said before it
+ * closed can still be read. */
 static void say_hello(struct gp_stream *stream)
 {
     const struct iovec piece = {GP_GREETING_HELLO, sizeof GP_GREETING_HELLO};

@@ -57,8 +57,8 @@ int gp_socket_keepalive(int fd, const struct gp_tcp_keepalive *keepalive);
 enum gp_io gp_socket_read(int fd, void *data, size_t size, size_t *got);
 enum gp_io gp_socket_write(int fd, const struct iovec *pieces, size_t count, size_t *written);
 
-/* An errno of these functions in the words of somebody who wants to reach a server; `buffer` may hold them.
- */
+/* An errno of these functions in the words of somebody who wants to reach a
+ * server; `buffer` may hold them. */
 const char *gp_socket_cause(int os_errno, char *buffer, size_t size);
 
 #endif

@@ -53,8 +53,8 @@ static struct gp_slot *claim_for_thread(void)
     return slot;
 }
 
-/* The count of changes keeps a slot that was taken and given back meanwhile from being taken for unchanged.
- */
+/* The count of changes keeps a slot that was taken and given back meanwhile from
+ * being taken for unchanged. */
 static uint64_t vacant_head(uint64_t before, uint32_t index_and_one)
 {
     return ((before >> 32) + 1) << 32 | index_and_one;

@@ -80,8 +80,8 @@ static uint64_t last_owner(const struct gp_slots *file, pid_t pid)
     return 0;
 }
 
-/* Whether the process has since executed another program, one that does not count here. A dead one has not.
- */
+/* Whether the process has since executed another program, one that does not count
+ * here. A dead one has not. */
 static bool executed_another(const struct gp_slots *file, uint64_t owner)
 {
     char path[32];

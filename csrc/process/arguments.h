@@ -30,8 +30,8 @@ struct gp_argument {
 int gp_arguments_parse(struct gp_arguments *arguments, int argc, char *const *argv,
                        const struct gp_argument *own, void *context, struct gp_error *err);
 
-/* For the functions of `own`: the whole text as a number within bounds, and the message that refuses a value.
- */
+/* For the functions of `own`: the whole text as a number within bounds, and the
+ * message that refuses a value. */
 bool gp_arguments_number(const char *text, long low, long high, long *number);
 int gp_arguments_bad(struct gp_error *err, const char *name, const char *value, const char *wanted);
 

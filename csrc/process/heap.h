@@ -1,5 +1,5 @@
-/* The heap of this process, as glibc tells of it. Counts chunk headers and what is cached per thread as live.
- */
+/* The heap of this process, as glibc tells of it. Counts chunk headers and what is
+ * cached per thread as live. */
 #ifndef GP_PROCESS_HEAP_H
 #define GP_PROCESS_HEAP_H
 

@@ -1,6 +1,5 @@
-/* Python's description of an open loop's schedule (the dict Schedule in _engine.pyi) as the load room wants
- * it.
- */
+/* Python's description of an open loop's schedule (the dict Schedule in _engine.pyi)
+ * as the load room wants it. */
 #ifndef GP_PYTHON_SCHEDULE_H
 #define GP_PYTHON_SCHEDULE_H
 

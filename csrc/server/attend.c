@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "server/queue.h"
 
-/* The events that have happened, at least one; the inbox is locked. GP_EVENT_WOKEN comes from the clock too.
- */
+/* The events that have happened, at least one; the inbox is locked. GP_EVENT_WOKEN
+ * comes from the clock too. */
 static unsigned wait_for_events(struct gp_inbox *inbox)
 {
     for (;;) {

@@ -114,8 +114,7 @@ struct gp_call {
 
 struct gp_call *gp_call_create(struct gp_queue *queue);
 void gp_call_destroy(struct gp_call *call);
-void gp_call_reset(
-    struct gp_call *call); /* make it as new, and keep the memory that the next call needs too */
+void gp_call_reset(struct gp_call *call); /* as new; keeps the memory that the next call needs too */
 
 static inline void *gp_call_tag(struct gp_call *call, enum gp_event event)
 {

@@ -1,5 +1,5 @@
-/* TCP's keepalive on the connections of a server, which gRPC has no argument for: its own is HTTP/2's PING.
- */
+/* TCP's keepalive on the connections of a server, which gRPC has no argument for:
+ * its own is HTTP/2's PING. */
 #ifndef GP_SERVER_KEEPALIVE_H
 #define GP_SERVER_KEEPALIVE_H
 

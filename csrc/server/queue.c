@@ -127,9 +127,9 @@ static void accepted(struct gp_queue *queue, struct gp_call *call)
         queue->server->model->run(call);
 }
 
-/* Whether the deadline is what ended a call. The client gives up at its own deadline, which is earlier than
- * ours by the way here, and timeouts are rounded up by at most 1 % on it; so a little before ours counts too.
- */
+/* Whether the deadline is what ended a call. The client gives up at its own deadline, which is
+ * earlier than ours by the way here, and timeouts are rounded up by at most 1 % on it; so a
+ * little before ours counts too. */
 static bool near_deadline(const struct gp_call *call, uint64_t now_ns)
 {
     if (call->deadline_ns == UINT64_MAX)

@@ -27,8 +27,8 @@ struct gp_queue {
 void gp_queue_init(struct gp_queue *queue, struct gp_server *server);
 void gp_queue_run(void *queue); /* the thread; does not return */
 
-/* On the queue's thread: the call's next step, after which it is retired if it is over. And that by itself.
- */
+/* On the queue's thread: the call's next step, after which it is retired if it is
+ * over. And that by itself. */
 void gp_queue_step(struct gp_call *call, enum gp_event event);
 void gp_queue_retire(struct gp_call *call);
 

@@ -19,8 +19,8 @@ struct gp_block_opts {
 
 int gp_block_create(struct gp_block **block, const struct gp_block_opts *opts, struct gp_error *err);
 
-/* The peer's SETTINGS_HEADER_TABLE_SIZE: from then on blocks are encoded anew until they come to rest again.
- */
+/* The peer's SETTINGS_HEADER_TABLE_SIZE: from then on blocks are encoded anew
+ * until they come to rest again. */
 void gp_block_table_size(struct gp_block *block, uint32_t bytes);
 
 /* The next request's block, valid until the next call. Each call is one request: in order, none left out.

@@ -109,8 +109,8 @@ void wire_reset_stream(struct gp_wire *wire, uint32_t id, enum gp_class class, e
  * batch; then it is reset. */
 void wire_leave(struct gp_wire *wire, uint32_t id, enum gp_class class);
 
-/* What a batch of the peer's, or a word of the caller's, leaves to be done: leaving calls, then queued ones.
- */
+/* What a batch of the peer's, or a word of the caller's, leaves to be done:
+ * leaving calls, then queued ones. */
 void wire_settle(struct gp_wire *wire);
 
 /* Queued calls end as refused when there will be no stream for them; `limit` follows from the rest. */

@@ -123,8 +123,8 @@ static void read_pseudo(struct reading *reading, const nghttp2_nv *field)
     reading->status_seen = true;
 }
 
-/* "application/grpc" alone or followed by a sub-type or a parameter: application/grpc-web is something else.
- */
+/* "application/grpc" alone or followed by a sub-type or a parameter:
+ * application/grpc-web is something else. */
 static bool is_grpc(const uint8_t *value, size_t size)
 {
     static const char type[] = "application/grpc";

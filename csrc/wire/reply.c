@@ -109,8 +109,8 @@ size_t gp_reply_headers(struct gp_reply *reply, uint8_t *out, uint32_t stream_id
     return end(out, block, stream_id, 0);
 }
 
-/* Headers of this stream or of an earlier one have made the first entry, unless the table was emptied since.
- */
+/* Headers of this stream or of an earlier one have made the first entry, unless
+ * the table was emptied since. */
 size_t gp_reply_ok(struct gp_reply *reply, uint8_t *out, uint32_t stream_id)
 {
     struct block block = begin(out);

@@ -32,9 +32,9 @@ int gp_responder_create(struct gp_responder **responder, struct gp_responder_cou
  * is then worth sending. */
 int gp_responder_receive(struct gp_responder *responder, const uint8_t *data, size_t size);
 
-/* What is to be written, as at most `capacity` pieces; returns their number. Streams without an end are
- * answered as far as the peer's windows and a few hundred KiB allow: more comes when this has been written.
- */
+/* What is to be written, as at most `capacity` pieces; returns their number. Streams without
+ * an end are answered as far as the peer's windows and a few hundred KiB allow: more comes
+ * when this has been written. */
 size_t gp_responder_gather(struct gp_responder *responder, struct iovec *pieces, size_t capacity);
 void gp_responder_written(struct gp_responder *responder, size_t bytes);
 

@@ -1,5 +1,5 @@
-/* responder: what the five methods of BenchmarkService are: from HEADERS and DATA to answers that are owed.
- */
+/* responder: what the five methods of BenchmarkService are: from HEADERS and DATA
+ * to answers that are owed. */
 #include "wire/responder_parts.h"
 
 #include <stdlib.h>

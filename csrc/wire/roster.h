@@ -1,8 +1,7 @@
-/* Which call a stream belongs to, for one connection of a client: from the stream's id to the call's. The ids
- * of streams rise by two, so a ring indexed by them finds the call at once; a call that outlives a whole
- * round of the ring moves to a small hash table, and thousands of calls that pass one that is stuck cost no
- * memory.
- */
+/* Which call a stream belongs to, for one connection of a client: from the stream's id to the call's.
+ * The ids of streams rise by two, so a ring indexed by them finds the call at once; a call that
+ * outlives a whole round of the ring moves to a small hash table, and thousands of calls that pass one
+ * that is stuck cost no memory. */
 #ifndef GP_WIRE_ROSTER_H
 #define GP_WIRE_ROSTER_H
 

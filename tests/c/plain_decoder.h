@@ -1,6 +1,6 @@
-/* A decoder of header blocks that remembers nothing: each block goes through nghttp2's inflater, its fields
- * are written down as text and judged by looking them up there. Slow and simple, to hold wire/fields against.
- */
+/* A decoder of header blocks that remembers nothing: each block goes through nghttp2's inflater,
+ * its fields are written down as text and judged by looking them up there. Slow and simple, to
+ * hold wire/fields against. */
 #ifndef GP_TESTS_PLAIN_DECODER_H
 #define GP_TESTS_PLAIN_DECODER_H
 

@@ -128,8 +128,8 @@ static void grpc_reads_what_is_spelled(void)
     spells(&un, "unix:a%20b%25%3F%23%C3%A9");
 }
 
-/* The longest path, every byte encoded, fits what struct gp_probe offers; less room cuts and never overruns.
- */
+/* The longest path, every byte encoded, fits what struct gp_probe offers; less
+ * room cuts and never overruns. */
 static void spelling_keeps_to_its_room(void)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};

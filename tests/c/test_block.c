@@ -142,8 +142,8 @@ static void test_table_sizes(void)
     }
 }
 
-/* The steady block for each table: what does not fit is sent in full, and nothing is evicted over and over.
- */
+/* The steady block for each table: what does not fit is sent in full, and nothing
+ * is evicted over and over. */
 static void test_steady_sizes(void)
 {
     static const struct {

@@ -299,8 +299,8 @@ static const char *cause_of(const struct gp_wire_cause *causes, size_t count, en
     return "";
 }
 
-/* One read that ends calls of three classes by turns has a cause for each, the first; the next has its own.
- */
+/* One read that ends calls of three classes by turns has a cause for each, the
+ * first; the next has its own. */
 static void each_class_of_a_batch_has_its_cause(void)
 {
     static const char *const fields[] = {

@@ -213,8 +213,8 @@ static void nonsense_is_refused(void)
     refused_create(&opts, GP_ERROR_INVALID, "grpc.http2.max_frame_size");
 }
 
-/* The one fork here: the child may not use what the parent started, is told so, and gets away without a hang.
- */
+/* The one fork here: the child may not use what the parent started, is told so, and
+ * gets away without a hang. */
 static void a_forked_child_is_refused(void)
 {
     struct gp_client_opts opts = opts_of(&server, GP_KIND_UNARY);

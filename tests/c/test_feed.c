@@ -102,8 +102,8 @@ static void test_window(const struct test_server *server)
     gp_client_destroy(client);
 }
 
-/* --- by hand: a peer that is nothing but frames ------------------------------------------------------------
- */
+/* --- by hand: a peer that is nothing but frames
+ * ------------------------------------------------------------ */
 
 static void receive(struct gp_wire *wire, enum gp_frame_type type, uint32_t stream_id, const uint8_t *payload,
                     uint32_t length)

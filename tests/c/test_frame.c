@@ -1,5 +1,5 @@
-/* Frames as bytes: headers, SETTINGS and padding, against the rules of RFC 9113 and against any random bytes.
- */
+/* Frames as bytes: headers, SETTINGS and padding, against the rules of RFC 9113 and
+ * against any random bytes. */
 #include <string.h>
 
 #include "base/random.h"

@@ -72,8 +72,7 @@ static uint64_t window_of(const struct bench *b)
     return b->recorder.end_ns - b->recorder.start_ns;
 }
 
-/* --- how much is sent, and what of it is measured
- * ---------------------------------------------------------------- */
+/* --- how much is sent, and what of it is measured --- */
 
 static void test_duration_measures_what_is_sent_inside(void)
 {
@@ -206,8 +205,7 @@ static void test_slots_run_on_their_own(void)
     teardown(&b);
 }
 
-/* --- the server's and the client's CPU, progress
- * ----------------------------------------------------------------- */
+/* --- the server's and the client's CPU, progress --- */
 
 static int phase_seen_at[5];
 static struct bench *watched;
@@ -243,8 +241,7 @@ static void test_ends_of_the_window_are_read_on_time(void)
     teardown(&b);
 }
 
-/* --- the drain
- * --------------------------------------------------------------------------------------------------- */
+/* --- the drain --- */
 
 static void test_drain_waits_for_what_is_in_flight(void)
 {
@@ -343,8 +340,7 @@ static void test_stuck_in_warmup(void)
     teardown(&b);
 }
 
-/* --- calls that last until they are told to end
- * ------------------------------------------------------------------ */
+/* --- calls that last until they are told to end --- */
 
 static void test_endless_calls_belong_to_the_window(void)
 {
@@ -389,8 +385,7 @@ static void test_streams_that_are_ahead_keep_their_class(void)
     teardown(&b);
 }
 
-/* --- calls that fail
- * --------------------------------------------------------------------------------------------- */
+/* --- calls that fail --- */
 
 static enum gp_class failing_class;
 static uint64_t failing_after_ns, failing_until_ns;
@@ -446,8 +441,7 @@ static void test_recovery_ends_the_rests(void)
     teardown(&b);
 }
 
-/* --- ends from outside
- * ------------------------------------------------------------------------------------------- */
+/* --- ends from outside --- */
 
 static uint64_t cease_at_ns;
 static enum gp_cease cease_why;
@@ -546,8 +540,7 @@ static void test_ceased_before_it_began(void)
     teardown(&b);
 }
 
-/* --- anything at all
- * --------------------------------------------------------------------------------------------- */
+/* --- anything at all --- */
 
 static struct gp_random dice;
 

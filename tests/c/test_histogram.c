@@ -98,8 +98,8 @@ static void quantiles_are_nearest_rank(void)
     gp_histogram_fini(&histogram);
 }
 
-/* Small values are exact, so ranks can be told apart: 1..100, where 0.07 * 100 is a hair above 7 in doubles.
- */
+/* Small values are exact, so ranks can be told apart: 1..100, where 0.07 * 100 is
+ * a hair above 7 in doubles. */
 static void ranks_survive_rounding(void)
 {
     struct gp_histogram histogram;

@@ -108,8 +108,7 @@ static void teardown(struct bench *b)
     gp_recorder_fini(&b->recorder);
 }
 
-/* --- the schedule is kept
- * ---------------------------------------------------------------------------------------- */
+/* --- the schedule is kept --- */
 
 static void test_calls_leave_at_their_times(void)
 {
@@ -202,8 +201,7 @@ static void test_calls_bound_the_schedule(void)
     }
 }
 
-/* --- the client is late
- * ------------------------------------------------------------------------------------------ */
+/* --- the client is late --- */
 
 static uint64_t stall_at_ns, stall_ns;
 
@@ -277,8 +275,7 @@ static void test_a_long_stall_meets_the_catch_up_policy(void)
     }
 }
 
-/* --- the server is late
- * ------------------------------------------------------------------------------------------ */
+/* --- the server is late --- */
 
 static uint64_t stop_at_ns, go_on_at_ns;
 
@@ -412,8 +409,7 @@ static void test_the_warm_ups_backlog_goes_first(void)
     teardown(&b);
 }
 
-/* --- ends from outside
- * ------------------------------------------------------------------------------------------- */
+/* --- ends from outside --- */
 
 static struct bench *watched;
 static enum gp_cease cease_why;
@@ -484,8 +480,7 @@ static void test_calls_without_an_answer_end_with_the_drain(void)
     teardown(&b);
 }
 
-/* --- anything at all
- * --------------------------------------------------------------------------------------------- */
+/* --- anything at all --- */
 
 static struct gp_random dice;
 

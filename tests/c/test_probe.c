@@ -433,8 +433,7 @@ int main(void)
 {
     int fd;
 
-    tls_is_welcome_when_asked_for(); /* before the count: OpenSSL keeps a descriptor for randomness, perhaps
-                                      */
+    tls_is_welcome_when_asked_for(); /* before the count: OpenSSL may keep a descriptor for randomness */
     fd = lowest_free_fd();
 
     http2_is_welcome();

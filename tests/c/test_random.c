@@ -1,5 +1,5 @@
-/* Tests of base/random: the published sequences, a second implementation, and coarse checks of what is drawn.
- */
+/* Tests of base/random: the published sequences, a second implementation, and
+ * coarse checks of what is drawn. */
 #include "base/random.h"
 
 #include <math.h>

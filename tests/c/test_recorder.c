@@ -367,8 +367,7 @@ static void test_bursts_are_what_left_together(void)
     gp_recorder_fini(&r);
 }
 
-/* --- long runs
- * ----------------------------------------------------------------------------------------------------- */
+/* --- long runs --- */
 
 /* A day at 20 calls a second, and two threads of which one was kept from joining its windows in time. */
 static void test_a_day_takes_no_more_than_minutes(void)

@@ -33,8 +33,7 @@ static void nap(uint64_t ns)
     nanosleep(&span, NULL);
 }
 
-/* --- what is measured
- * -------------------------------------------------------------------------------------------- */
+/* --- what is measured --- */
 
 static void test_duration(const struct test_server *server)
 {
@@ -136,8 +135,7 @@ static void test_endless_streams_need_a_duration(void)
     CHECK(err.code == GP_ERROR_INVALID && strstr(err.message, "calls=10"));
 }
 
-/* --- calls that do not end well
- * ---------------------------------------------------------------------------------- */
+/* --- calls that do not end well --- */
 
 static void test_failures_are_data(const struct test_server *server)
 {
@@ -241,8 +239,7 @@ static void test_server_dies_unseen(void)
     gp_run_destroy(run);
 }
 
-/* --- runs that never come to measure
- * ----------------------------------------------------------------------------- */
+/* --- runs that never come to measure --- */
 
 /* A port that nobody listens on (silent = false), or that takes connections and says nothing. */
 static int deaf_socket(char *target, size_t size, bool silent)
@@ -337,8 +334,7 @@ static void test_impossible_cpu(const struct test_server *server)
     gp_run_destroy(run);
 }
 
-/* --- stop, snapshots, several at once
- * ---------------------------------------------------------------------------- */
+/* --- stop, snapshots, several at once --- */
 
 static void test_stop_keeps_what_was_measured(const struct test_server *server)
 {
