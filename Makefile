@@ -4,6 +4,8 @@
 # run against what a user would have. Builds are incremental in build/. PYTHON=... chooses another interpreter.
 
 PYTHON ?= python3
+# Test files run side by side: most of them wait. They count and compare; nothing is timed.
+WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
 # meson and ninja are found on PATH by meson-python and by the C builds.
@@ -13,7 +15,7 @@ SHELL := /bin/bash
 SOURCES := $(shell find csrc proto grpcperf -type f -not -name '*.pyc' -not -path '*/__pycache__/*') \
            meson.build meson.options pyproject.toml README.md
 
-.PHONY: help demo test test-c test-py lint bench bench-deps fuzz format deps install clean
+.PHONY: help demo test test-all test-c test-py lint bench bench-deps fuzz format deps install clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,12 +25,15 @@ demo: install ## measure a native server here: memory per call, throughput over 
 
 test: lint test-c test-py ## everything CI checks: lint, C tests under ASan and UBSan, Python tests
 
+test-all: test ## that, and every experiment in its quick size with the notebooks on what it measured (5 minutes more)
+	$(BIN)/pytest -q -o addopts=--import-mode=importlib tests/all
+
 test-c: $(BIN)/.dev build/asan/build.ninja ## the C tests, under AddressSanitizer and UBSan
 	meson compile -C build/asan
 	meson test -C build/asan --print-errorlogs --no-rebuild
 
 test-py: install ## the Python tests, against the installed package
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
 
 lint: $(BIN)/.dev ## ruff, mypy, clang-format
 	$(BIN)/ruff check grpcperf grpcperf_command.py tests

@@ -146,7 +146,9 @@ def steps_axis(ax: Axes, values: Sequence[int], label: str) -> None:
 def from_zero(ax: Axes, label: str) -> None:
     """A y axis that begins at 0, so that heights can be compared, with its unit in `label` and lines to read
     it by."""
-    ax.set_ylim(0, ax.dataLim.y1 * 1.08)
+    top = float(ax.dataLim.y1)
+    if 0 < top < float("inf"):  # else nothing was drawn
+        ax.set_ylim(0, top * 1.08)
     ax.set_ylabel(label)
     ax.grid(axis="y")
     ax.yaxis.set_major_formatter(plain_digits())

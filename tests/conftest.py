@@ -74,6 +74,14 @@ def server() -> Iterator[Any]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def no_figures_left() -> Iterator[None]:
+    """What a test has drawn through pyplot is closed; those that draw nothing do not pay for matplotlib."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
+
+
 class Cli:
     """Runs the installed command."""
 

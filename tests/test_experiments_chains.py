@@ -1,18 +1,6 @@
 """The experiments on chains under deadlines and on overload, in very small sizes."""
 
-from typing import Any
-
-from grpcperf import experiments
-from grpcperf.experiments import Report
-
-
-def report_of(name: str, **parameters: Any) -> Report:
-    report = experiments.find(name)(progress=False, **parameters)
-    assert all(set(report.experiment.columns) <= set(row) for row in report.rows)
-    assert report.verdict.strip().endswith(".")
-    for number in range(len(report.experiment.figures(report))):
-        report.plot(number)
-    return report
+from experiment_reports import report_of
 
 
 def test_pruning_saves_work_after_the_deadline() -> None:

@@ -1,24 +1,12 @@
 """The experiments about clients, in very small sizes: their rows, and shapes by ratio or count."""
 
-import json
 from typing import Any
 
 import pytest
+from experiment_reports import report_of
 
 import grpcperf as gp
 from grpcperf import experiments
-from grpcperf.experiments import Report
-
-
-def report_of(name: str, **parameters: Any) -> Report:
-    report = experiments.find(name)(progress=False, **parameters)
-    assert report.rows
-    assert all(set(report.experiment.columns) <= set(row) for row in report.rows)
-    assert report.verdict.strip().endswith(".")
-    json.dumps(report.as_dict(), allow_nan=False)
-    for number in range(len(report.experiment.figures(report))):
-        assert report.plot(number).get_xlabel()
-    return report
 
 
 @pytest.mark.parametrize("server", ["native", "grpc-go"])

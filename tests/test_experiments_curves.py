@@ -1,27 +1,9 @@
 """The experiments of the throughput curves, in very small sizes: their rows, and shapes by ratio or count."""
 
-import json
-from typing import Any
-
 import pytest
-
-from grpcperf import experiments
-from grpcperf.experiments import Report
+from experiment_reports import report_of
 
 SMALL = {"duration": 0.08, "repeats": 1}
-
-
-def report_of(name: str, **parameters: Any) -> Report:
-    report = experiments.find(name)(progress=False, **parameters)
-    assert report.rows
-    assert all(set(report.experiment.columns) <= set(row) for row in report.rows)
-    assert report.verdict.strip().endswith(".")
-    json.dumps(report.as_dict(), allow_nan=False)
-    for number in range(len(report.experiment.figures(report))):
-        ax = report.plot(number)
-        assert ax.get_xlabel()
-    assert report._repr_html_()
-    return report
 
 
 @pytest.mark.parametrize("server", ["native", "grpc-go"])

@@ -11,9 +11,15 @@ from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
+from grpcperf import experiments
+
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 SMALL = {"SECONDS": "0.2", "REPEATS": "1"}
+ARTICLES = [path for path in NOTEBOOKS if path.stem != "00_tour"]
+REPORTS = (
+    Path(__file__).parent / "data" / "reports.jsonl"
+)  # of one quick run of everything; make test-all makes its own
 
 
 def small(notebook: Any, values: dict[str, str]) -> Any:
@@ -69,6 +75,35 @@ except gp.Interrupted as stopped:
     """print(result.calls > 0, [one.code for one in result.findings if one.code == 'interrupted'])
 server.close()""",
 ]
+
+
+def test_every_experiment_is_in_one_notebook() -> None:
+    asked = [
+        name
+        for path in ARTICLES
+        for cell in nbformat.read(path, as_version=4).cells
+        for name in re.findall(r'^answer\("([a-z-]+)"\)', cell.source, re.M)
+    ]
+    assert sorted(asked) == sorted(experiments.NAMES)
+
+
+def run_on_reports(path: Path, reports: Path) -> None:
+    """On reports that were kept: each is shown as a table and as figures, with its verdict."""
+    notebook = run(small(nbformat.read(path, as_version=4), {"RECORDED": repr(str(reports))}))
+    asked = [cell for cell in notebook.cells if cell.source.startswith("answer(")]
+    for cell in asked:
+        kinds = [kind for output in cell.outputs for kind in output.get("data", {})]
+        assert "image/png" in kinds, cell.source
+        assert "text/html" in kinds
+        assert "text/markdown" in kinds
+
+
+@pytest.mark.parametrize("path", ARTICLES, ids=lambda path: path.stem)
+def test_articles_run_on_what_was_measured(path: Path, tmp_path: Path) -> None:
+    reports = tmp_path / "reports.jsonl"
+    reports.write_bytes(REPORTS.read_bytes())
+    run_on_reports(path, reports)
+    assert reports.read_bytes() == REPORTS.read_bytes()  # nothing was missing, and measured here
 
 
 def test_an_interrupted_cell_has_what_was_measured() -> None:

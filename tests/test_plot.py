@@ -19,14 +19,6 @@ from grpcperf.memstats import MemStats
 from grpcperf.result import Window
 
 
-@pytest.fixture(autouse=True)
-def closed() -> Any:
-    import matplotlib.pyplot as plt
-
-    yield
-    plt.close("all")
-
-
 @pytest.fixture(scope="module")
 def sweep() -> gp.Results:
     def measure(point: Any) -> dict[str, Any]:

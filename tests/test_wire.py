@@ -213,7 +213,6 @@ def test_a_busy_poller_uses_its_cpu_and_is_not_blamed_for_it(server):
     used = {
         busy: result.client_cpu_us_per_call * 1e-6 * result.calls / 0.8 for busy, result in results.items()
     }
-    assert used[False] < 0.3
-    assert used[True] > 0.4
+    assert used[True] > 2 * used[False]
     assert "client_cpu_saturated" not in [finding.code for finding in results[True].findings]
     assert results[True].errors == 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.report import Report
-from grpcperf.figures import look, muted
+from grpcperf.figures import logarithmic, look, muted, plain_digits
 from grpcperf.load import load
 from grpcperf.targets import Link, Measurable
 from grpcperf.units import MIB, format_bytes, seconds, size_bytes
@@ -151,6 +151,8 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes) -> None:
+    from matplotlib.ticker import NullFormatter
+
     rows = [row for row in report.rows if row["window_limit_mib_per_s"]]
     groups = dict.fromkeys((row["server"], row["direction"]) for row in rows)
     for at, (server, direction) in enumerate(groups):
@@ -162,7 +164,9 @@ def _draw(report: Report, ax: Axes) -> None:
     if ends:
         ax.plot([ends[0], ends[-1]], [ends[0], ends[-1]], color=muted(), zorder=1)
         ax.set_xscale("log")
-        ax.set_yscale("log")
+        ax.xaxis.set_major_formatter(plain_digits())
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        logarithmic(ax, "payload (MiB/s)")
         ax.legend()
     windows = ", ".join(dict.fromkeys(format_bytes(row["window"]) for row in rows))
     ax.set_xlabel(f"window / RTT (MiB/s), windows {windows}")

@@ -127,7 +127,7 @@ def _draw(report: Report, ax: Axes, metric: str) -> None:
     lines(ax, report.rows, "offered_ratio", metric, by="limit")
     ax.set_xlabel("offered rate (times the capacity)")
     if metric.endswith("_us"):
-        ax.set_ylim(bottom=None)
+        ax.autoscale(axis="y")  # away from 0, which has no logarithm
         logarithmic(ax, label(metric))
 
 
