@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import environment
+from grpcperf import cache, environment
 from grpcperf.errors import EngineError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -160,12 +160,7 @@ def keep(calibration: Calibration) -> Path | None:
 
 
 def cache_file() -> Path:
-    """In $XDG_CACHE_HOME, or else ~/.cache (XDG Base Directory Specification)."""
-    from pathlib import Path
-
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(base) if os.path.isabs(base) else Path(os.path.expanduser("~")) / ".cache"
-    return folder / "grpcperf" / "calibration.json"
+    return cache.folder() / "calibration.json"
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -17,8 +17,8 @@ from grpcperf import stats, units
 from grpcperf.errors import CheckFailed, InconclusiveWarning, InvalidRequest
 from grpcperf.histogram import Histogram
 from grpcperf.result import CLASSES, Result
-from grpcperf.spec import refuse_unknown
 from grpcperf.stats import Interval
+from grpcperf.values import refuse_unknown
 
 _COUNTS = ("calls", "errors", "not_sent", "largest_burst", "connected", "reconnects", "connections_opened")
 _RATES = (

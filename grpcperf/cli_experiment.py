@@ -144,7 +144,7 @@ def _typed(one: Experiment, texts: Mapping[str, str], *, all_of_them: bool) -> d
     """Parameters as the experiment takes them, by what its own are. `all`: each takes those it knows."""
     known = {**one.full, **one.quick}
     if not all_of_them:
-        from grpcperf.spec import refuse_unknown
+        from grpcperf.values import refuse_unknown
 
         refuse_unknown(texts, known, f"parameter of {one.name}")
     return {name: _value(text, known[name]) for name, text in texts.items() if name in known}

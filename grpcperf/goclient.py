@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf.descriptors import require_descriptors
 from grpcperf.errors import ConnectError, EngineError, Interrupted, InvalidRequest
-from grpcperf.load import CONNECT_S, NOTHING, Peer, engine_tls, probe, result_of
+from grpcperf.load import CONNECT_S, NOTHING, Peer, probe, result_of
 from grpcperf.result import Result
 from grpcperf.spec import Load
 from grpcperf.targets.go import DEFAULT_VERSION
-from grpcperf.targets.target import Measurable, as_target
+from grpcperf.targets.target import Measurable, as_target, engine_tls
 
 if TYPE_CHECKING:
     from pathlib import Path

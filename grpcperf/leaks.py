@@ -12,9 +12,9 @@ from grpcperf.errors import CheckFailed, InvalidRequest
 from grpcperf.memory import memory_at_rest
 from grpcperf.memory_cost import FIELDS
 from grpcperf.memstats import MemStats
-from grpcperf.spec import refuse_unknown
 from grpcperf.stats import Line, common_slope
 from grpcperf.targets import Measurable
+from grpcperf.values import refuse_unknown
 
 # What is watched, and how much of it for each cycle may be noise. A count that grows by less than one in
 # five cycles is none; bytes of small caches still fill after hundreds of calls.

@@ -17,7 +17,7 @@ from grpcperf.progress import Progress
 from grpcperf.result import Result
 from grpcperf.schedule import engine_schedule
 from grpcperf.spec import Load
-from grpcperf.targets.target import Measurable, as_target, host_of
+from grpcperf.targets.target import Measurable, as_target, engine_tls
 from grpcperf.threads import require_client_threads
 
 PROBE_S = 5.0
@@ -335,16 +335,6 @@ def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
         "pick": spec.pick,
         "calls_per_connection": spec.calls_per_connection or 0,
     }
-
-
-def engine_tls(target: Measurable) -> dict[str, Any] | None:
-    """The Tls of _engine.pyi. The certificate must be for :authority, when that was chosen."""
-    if target.tls is None:
-        return None
-    opts = target.tls.engine_opts()
-    if opts["server_name"] is None and target.authority is not None:
-        opts["server_name"] = host_of(target.authority)
-    return opts
 
 
 def probe(target: Measurable) -> Peer:

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from grpcperf.histogram import Histogram, read_entries
-from grpcperf.spec import FrozenDict, Load
+from grpcperf.spec import Load
 from grpcperf.units import MIB
+from grpcperf.values import FrozenDict
 
 if TYPE_CHECKING:
     from grpcperf.stats import Interval

@@ -227,7 +227,7 @@ class Results(Sequence[Record]):
 
     def require(self, names: Iterable[str]) -> None:
         """Raise InvalidRequest for a name that no row has, with those nearest to it."""
-        from grpcperf.spec import refuse_unknown
+        from grpcperf.values import refuse_unknown
 
         missing = [name for name in names if self.records and not any(record.has(name) for record in self)]
         if missing:

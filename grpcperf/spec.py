@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from grpcperf import payloads, schedule, units
 from grpcperf.errors import InvalidRequest
 from grpcperf.metadata import check_metadata
+from grpcperf.values import FrozenDict, check_cpus, refuse_unknown
 
 SERVICE = "/grpc.testing.BenchmarkService/"
 METHODS = {
@@ -33,34 +34,6 @@ _MOST = 10_000_000
 _LISTS = ("request", "request_size", "steps", "cpus")
 
 _C = TypeVar("_C", bound=type)
-
-
-class FrozenDict(dict[str, Any]):
-    """A dict that cannot be changed, so that a spec that holds one can be a key. Pickles and dumps as
-    JSON."""
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("a spec is frozen; use spec.replace(...)")
-
-    __setitem__ = __delitem__ = update = pop = popitem = clear = setdefault = __ior__ = _refuse
-
-    def __hash__(self) -> int:  # type: ignore[override]
-        return hash(frozenset(self.items()))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return FrozenDict, (dict(self),)
-
-
-def refuse_unknown(names: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Raise InvalidRequest for the first name that is not known, with the names nearest to it."""
-    choices = list(known)
-    for name in names:
-        if name not in choices:
-            import difflib  # only for the message
-
-            near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
-            hint = f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(choices)}"
-            raise InvalidRequest(f"unknown {what} {name!r}{hint}")
 
 
 def _remember_given(cls: _C) -> _C:
@@ -256,7 +229,7 @@ class Load:
             units.one_of(self.compression, "compression", ("gzip",))
         if not isinstance(self.busy_poll, bool):
             raise InvalidRequest(f"busy_poll must be True or False, not {self.busy_poll!r}")
-        from grpcperf.targets import channel_args  # which is made with this module
+        from grpcperf.targets import channel_args  # a table that is not always wanted
 
         self._set("metadata", FrozenDict(check_metadata(self.metadata)))
         self._set("channel_args", channel_args.check_channel_args(self.channel_args, "client"))
@@ -358,24 +331,3 @@ class Load:
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
-
-
-def check_cpus(cpus: Any) -> tuple[int, ...] | None:
-    """CPU numbers in rising order from ints or a text such as "0-3,5". Raises InvalidRequest."""
-    if cpus is None:
-        return None
-    if isinstance(cpus, int):
-        cpus = [cpus]
-    if not isinstance(cpus, Iterable) or isinstance(cpus, (bytes, bytearray, memoryview)):
-        raise InvalidRequest(f'cpus must be CPU numbers, as [0, 1] or "0-3,5", not {cpus!r}')
-    wanted: set[int] = set()
-    for part in cpus.split(",") if isinstance(cpus, str) else cpus:
-        first, dash, last = part.partition("-") if isinstance(part, str) else (part, "", "")
-        low = units.count(first, "cpus", low=0, high=4095)
-        high = units.count(last, "cpus", low=low, high=4095) if dash else low
-        wanted.update(range(low, high + 1))
-    if not wanted:
-        raise InvalidRequest(
-            'cpus must name at least one CPU, as [0, 1] or "0-3,5"; None leaves it to the system'
-        )
-    return tuple(sorted(wanted))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from grpcperf import _engine, units
 from grpcperf.engine import translated
 from grpcperf.errors import InvalidRequest
-from grpcperf.spec import refuse_unknown
+from grpcperf.values import refuse_unknown
 
 VERSIONS = ("1.2", "1.3")
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from grpcperf.errors import InvalidRequest
 from grpcperf.metadata import from_shell
-from grpcperf.spec import KINDS, FrozenDict, Load, refuse_unknown
+from grpcperf.spec import KINDS, Load
+from grpcperf.values import FrozenDict, refuse_unknown
 
 
 class Message:

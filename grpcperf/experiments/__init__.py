@@ -47,7 +47,7 @@ __all__ = ["NAMES", "Experiment", "Figure", "Kit", "Report", "Row", "find", "run
 def find(name: str) -> Experiment:
     """An experiment by its name, with dashes or underscores. Raises InvalidRequest with the names nearest to
     it."""
-    from grpcperf.spec import refuse_unknown
+    from grpcperf.values import refuse_unknown
 
     plain = name.replace("_", "-")
     refuse_unknown([plain], NAMES, "experiment")

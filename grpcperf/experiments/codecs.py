@@ -17,8 +17,8 @@ from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.load import load
-from grpcperf.spec import refuse_unknown
 from grpcperf.targets import Server
+from grpcperf.values import refuse_unknown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

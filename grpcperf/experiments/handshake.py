@@ -16,9 +16,10 @@ from grpcperf.engine import translated
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
-from grpcperf.load import engine_tls, probe
+from grpcperf.load import probe
 from grpcperf.result import Finding
 from grpcperf.targets import Link, Measurable
+from grpcperf.targets.target import engine_tls
 from grpcperf.tls import TLS
 
 if TYPE_CHECKING:

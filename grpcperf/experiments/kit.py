@@ -20,9 +20,9 @@ from grpcperf.experiments.report import Report
 from grpcperf.identity import plain
 from grpcperf.progress import SweepProgress
 from grpcperf.result import Finding, Result
-from grpcperf.spec import refuse_unknown
 from grpcperf.stats import mean_interval
 from grpcperf.units import shown
+from grpcperf.values import refuse_unknown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from grpcperf import units
 from grpcperf.errors import InvalidRequest
-from grpcperf.spec import FrozenDict, refuse_unknown
+from grpcperf.values import FrozenDict, refuse_unknown
 
 Side = Literal["server", "client"]
 Kind = Literal["flag", "ms", "bytes", "count", "text"]

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import units
+from grpcperf import cache, units
 from grpcperf.errors import EngineError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -92,9 +92,7 @@ def _digest(facts: dict[str, str], source: dict[str, bytes]) -> str:
 
 
 def _folder() -> Path:
-    from grpcperf.calibrate import cache_file
-
-    return cache_file().parent / "go"
+    return cache.folder() / "go"
 
 
 def _build_once(go: str, version: str, go_version: str, source: dict[str, bytes], path: Path) -> None:

@@ -11,7 +11,7 @@ from grpcperf.engine import translated
 from grpcperf.errors import InvalidRequest
 from grpcperf.memstats import MemStats
 from grpcperf.targets.native import ANSWER_S, NativeChild
-from grpcperf.targets.target import Counters, Measurable, as_target
+from grpcperf.targets.target import Counters, Measurable, as_target, engine_tls
 
 PROBE_S = 5.0
 _MOST_S = 60.0
@@ -88,16 +88,12 @@ class Link(Measurable):
         cpus: Iterable[int] | str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
-        from grpcperf.load import engine_tls  # a load is made of targets
-
         self.delay = units.seconds(delay, "delay", high=_MOST_S)
         self.jitter = units.seconds(jitter, "jitter", high=_MOST_S)
         self.rate = None if rate is None else bits_per_s(rate)
         self.idle_timeout = (
             None if idle_timeout is None else units.seconds(idle_timeout, "idle_timeout", above=True)
         )
-        if not isinstance(target, str | Measurable):
-            raise InvalidRequest(f"target must be a target or an address, not {units.shown(target)}")
         self.target = as_target(target)
         self.target.require_usable()
         with translated():

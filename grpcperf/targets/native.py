@@ -12,10 +12,10 @@ from grpcperf import _engine, units
 from grpcperf.engine import translated
 from grpcperf.errors import EngineError, Error, InvalidRequest, ServerDied
 from grpcperf.memstats import MemStats
-from grpcperf.spec import check_cpus
 from grpcperf.targets.allocations import Counting
 from grpcperf.targets.child import ChildTarget, check_env, executable
 from grpcperf.targets.target import Counters, process_sample
+from grpcperf.values import check_cpus
 
 _FILES_FD = 4  # where a child finds the first file that it is handed (csrc/process/child.h)
 ANSWER_S = 10.0  # settling takes up to 2 s, and 10,000 stacks are looked at page by page

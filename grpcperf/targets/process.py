@@ -12,13 +12,13 @@ from grpcperf import _engine, units
 from grpcperf.engine import translated
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.memstats import MemStats
-from grpcperf.spec import check_cpus
 from grpcperf.targets.allocations import Counting
 from grpcperf.targets.child import ChildTarget, check_env, executable
 from grpcperf.targets.expvar import check_url, read_memory
 from grpcperf.targets.ports import Ports, can_connect
 from grpcperf.targets.target import Counters, check_address, check_authority, process_sample
 from grpcperf.tls import TLS, require_tls
+from grpcperf.values import check_cpus
 
 _ENVIRONMENT_FD = 4  # the launcher's own file; the command's begin behind it
 COMMAND_FILES_FD = 5

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from grpcperf import _engine, units
 from grpcperf.engine import translated
 from grpcperf.errors import Error, InvalidRequest
-from grpcperf.spec import refuse_unknown
 from grpcperf.targets.allocations import Counting
 from grpcperf.targets.channel_args import check_channel_args, engine_args, refuse_twice
 from grpcperf.targets.child import executable
@@ -16,9 +15,10 @@ from grpcperf.targets.keepalive import Keepalive, require_keepalive
 from grpcperf.targets.limits import Limit, parse_limits
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild
-from grpcperf.targets.target import Measurable, as_target
+from grpcperf.targets.target import Measurable, as_target, engine_tls
 from grpcperf.threads import require_server_threads
 from grpcperf.tls import TLS, require_tls
+from grpcperf.values import refuse_unknown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,8 +114,6 @@ class Server(NativeChild):
         return self._read_settings(SETTINGS_S)
 
     def _read_settings(self, timeout: float) -> dict[str, int | None]:
-        from grpcperf.load import engine_tls  # a load is made of targets
-
         self.require_usable()
         if self._settings is None:
             with translated():
@@ -160,8 +158,6 @@ def _next_server(forward: object, listen: object, port: object) -> Measurable:
     """The next server, which must be one that answers.
 
     Raises InvalidRequest, ServerDied, ConnectError."""
-    from grpcperf.load import engine_tls
-
     if not isinstance(forward, (str, Measurable)):
         raise InvalidRequest(
             f'forward must be a server or an address such as "127.0.0.1:50051", not {units.shown(forward)}'
@@ -181,8 +177,6 @@ def _next_server(forward: object, listen: object, port: object) -> Measurable:
 
 def _forward_options(target: Measurable) -> tuple[list[str], dict[str, bytes]]:
     """How the next server is called: options, and those whose value is a file."""
-    from grpcperf.load import engine_tls
-
     told = ["--forward", target.address]
     if target.authority is not None:
         told += ["--forward-authority", target.authority]

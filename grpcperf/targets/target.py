@@ -225,6 +225,16 @@ def check_authority(authority: object) -> str | None:
     )
 
 
+def engine_tls(target: Measurable) -> dict[str, Any] | None:
+    """The Tls of _engine.pyi. The certificate must be for :authority, when that was chosen."""
+    if target.tls is None:
+        return None
+    opts = target.tls.engine_opts()
+    if opts["server_name"] is None and target.authority is not None:
+        opts["server_name"] = host_of(target.authority)
+    return opts
+
+
 def host_of(address: str) -> str:
     """The host in "host:port" or "[ipv6]:port"; the port may be missing."""
     host, colon, _ = address.rpartition(":")
