@@ -35,6 +35,22 @@ ARROWS: dict[str, set[str]] = {
     "preload": set(),  # loaded into foreign processes: nothing of ours may come along
 }
 
+# From below to above: what is imported when a module is (late imports aside) lies in its room or further down.
+# ARCHITECTURE.md draws the same rooms; a folder is a name of its own.
+PYTHON_ROOMS: dict[str, str] = {
+    "shared": "_engine errors engine units values tls cache late machine threads histogram memstats stats",
+    "targets": "targets",
+    "measure": "spec payloads metadata schedule descriptors load hold parked memory sampler result "
+    "memory_cost progress dispatch",
+    "judge": "findings diagnose checks calibrate checkup doctor_checks environment",
+    "compose": "sweep store results identity summary comparison search merge leaks",
+    "look": "views tables plot figures labels report sweep_page",
+    "answer": "experiments codecs goclient",
+    "use": "cli cli_options cli_compose cli_experiment arguments interrupts pytest_plugin pytest_records demo "
+    "demo_page __init__ __main__",
+}
+PLACES = {name: at for at, names in enumerate(PYTHON_ROOMS.values()) for name in names.split()}
+
 # The engine never prints, exits or touches signals: it lives in somebody's notebook.
 PRINTING = {"printf", "fprintf", "dprintf", "vprintf", "vfprintf", "puts", "fputs", "putc", "fputc",
             "putchar", "perror", "err", "errx", "warn", "warnx"}  # fmt: skip
@@ -133,6 +149,25 @@ def wrong_arrows(name: str, text: str) -> list[str]:
     return problems
 
 
+def imported(text: str) -> list[str]:
+    """The package's own modules that this one imports as it is imported itself, by their first name."""
+    found = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and node.module == "grpcperf":
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("grpcperf."):
+            found.append(str(node.module).split(".")[1])
+    return found
+
+
+def imports_upwards(name: str, text: str) -> list[str]:
+    own = name.removeprefix("grpcperf/").removesuffix(".py").split("/")[0]
+    if own not in PLACES:
+        return [f"{name}: {own} has no place among the rooms yet"]
+    above = [other for other in imported(text) if PLACES.get(other, len(PLACES)) > PLACES[own]]
+    return [f"{name}: imports {other}, which is in a room above" for other in above]
+
+
 def missing_purpose(name: str, text: str) -> list[str]:
     """A C file begins with a comment that says what may live there, a Python file with a docstring."""
     if name.endswith(".py"):
@@ -205,6 +240,13 @@ def test_tree_is_seen() -> None:
 @pytest.mark.parametrize("rule", [forbidden_calls, misplaced_headers, wrong_arrows])
 def test_engine_keeps_the_rules(rule: Callable[[str, str], list[str]]) -> None:
     assert collect(rule, ENGINE) == []
+
+
+def test_python_imports_run_downwards() -> None:
+    modules = [name for name in TRACKED if name.startswith("grpcperf/") and name.endswith(".py")]
+    assert collect(imports_upwards, modules) == []
+    names = {name.split("/")[1].removesuffix(".py") for name in modules}
+    assert PLACES.keys() - names == {"_engine"}  # none that has gone
 
 
 def test_files_say_what_may_live_there() -> None:
@@ -332,6 +374,14 @@ def test_wrong_arrows_are_found(name: str, line: str) -> None:
 def test_right_arrows_are_left_alone() -> None:
     for header in ("<stdio.h>", '"load/run.h"', '"client/client.h"', '"control.pb-c.h"'):
         assert wrong_arrows("csrc/load/run.c", f"#include {header}\n") == []
+
+
+def test_imports_of_rooms_above_are_found() -> None:
+    for line in ("from grpcperf.load import load", "from grpcperf import units, load"):
+        assert len(imports_upwards("grpcperf/targets/link.py", f"{line}\n")) == 1
+        assert imports_upwards("grpcperf/search.py", f"{line}\n") == []
+        assert imports_upwards("grpcperf/targets/link.py", f"def f():\n    {line}\n") == []
+    assert len(imports_upwards("grpcperf/new.py", "")) == 1
 
 
 def test_arrows_have_no_circle() -> None:
