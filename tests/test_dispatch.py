@@ -238,9 +238,10 @@ def test_a_server_that_knows_no_such_stream(tmp_path: Path) -> None:
     assert done.streams_ended >= 4
 
 
-def test_the_experiment() -> None:
+@pytest.mark.parametrize("kind", ["native", "grpc-go"])
+def test_the_experiment(kind: str) -> None:
     report = experiments.find("dispatch")(
-        progress=False, writers=[400], rate=500, duration=0.8, timeout="120ms"
+        progress=False, servers=[kind], writers=[400], rate=500, duration=0.8, timeout="120ms"
     )
     assert report.valid
     assert len(report.rows) == 3

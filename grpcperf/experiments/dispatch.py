@@ -18,7 +18,6 @@ from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, look
 from grpcperf.result import Finding
-from grpcperf.targets import Server
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 def measure(
     kit: Kit,
     *,
+    servers: Sequence[Any],
     policies: Sequence[str],
     writers: Sequence[int],
     writer_threads: Sequence[int],
@@ -41,7 +41,7 @@ def measure(
     duration: float | str,
     repeats: int,
 ) -> Iterator[Row]:
-    """One server of ours, whose answers on the slow streams wait. Each policy is also measured with its
+    """A server of ours, whose answers on the slow streams wait. Each policy is also measured with its
     writers on several threads, which contend for the lock, and with a disk queue that waits for the disk."""
     same = {
         "streams": streams,
@@ -50,13 +50,14 @@ def measure(
         "timeout": timeout,
         "duration": duration,
     }
-    with Server() as server:
-        for count, threads, sync, policy in product(writers, writer_threads, sync_every, policies):
-            kit.say(policy=policy, writers=count)
-            varied = {"policy": policy, "writers": count, "writer_threads": threads, "sync_every": sync}
-            row = kit.repeat(repeats, partial(_one, kit, server, **varied, **same))
-            row["sent"] = row["delivered"] + row["spilled"]  # as in each run; means may round
-            yield row
+    for kind in kit.servers(servers):
+        with kind.start() as server:
+            for count, threads, sync, policy in product(writers, writer_threads, sync_every, policies):
+                kit.say(server=kind.name, policy=policy, writers=count)
+                varied = {"policy": policy, "writers": count, "writer_threads": threads, "sync_every": sync}
+                row = kit.repeat(repeats, partial(_one, kit, server, **varied, **same))
+                row["sent"] = row["delivered"] + row["spilled"]  # as in each run; means may round
+                yield {"server": kind.name, **row}
 
 
 def _one(kit: Kit, server: Measurable, **arguments: Any) -> Row:
@@ -167,7 +168,7 @@ EXPERIMENT = Experiment(
     name="dispatch",
     question="How do messages of many writers get to a few streams when one of them is slow?",
     columns=(
-        *("policy", "writers", "streams", "sent", "delivered", "spilled", "spilled_share"),
+        *("server", "policy", "writers", "streams", "sent", "delivered", "spilled", "spilled_share"),
         *("throughput_rps", "delay_p50_ms", "delay_p99_ms", "delivery_p50_ms", "delivery_p99_ms"),
         *("writer_threads", "sync_every", "lock_waits_share", "lock_wait_ns_per_message"),
         *("replayed", "on_disk"),
@@ -176,6 +177,7 @@ EXPERIMENT = Experiment(
     verdict=verdict,
     figures=figures,
     quick={
+        "servers": ["native"],
         "policies": ["round_robin", "shared", "shared_buffered"],
         "writers": [10_000],
         "writer_threads": [1],
@@ -189,6 +191,7 @@ EXPERIMENT = Experiment(
         "repeats": 1,
     },
     full={
+        "servers": ["native", "grpc-go"],
         "policies": ["round_robin", "shared", "shared_buffered"],
         "writers": [1000, 10_000],
         "writer_threads": [1, 4],

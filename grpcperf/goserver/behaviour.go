@@ -28,7 +28,7 @@ const (
 
 var mosts = map[string]uint64{
 	"hold": holdAfterFirst, "delay-us": maxWaitMicros, "busy-us": maxWaitMicros, "alloc-bytes": maxAllocBytes,
-	"observe-cancel": 1, "status": maxStatus,
+	"observe-cancel": 1, "message-delay-us": maxWaitMicros, "status": maxStatus,
 }
 
 type behaviour struct {
@@ -38,6 +38,7 @@ type behaviour struct {
 	delay         time.Duration // wait without using CPU
 	busy          time.Duration // use this much CPU
 	allocBytes    int64         // allocate and touch for the call's life
+	messageDelay  time.Duration // StreamingCall: wait before each answer
 }
 
 // set one, by its name with or without the prefix.
@@ -62,6 +63,8 @@ func (b *behaviour) set(key, value string) error {
 		b.allocBytes = int64(number)
 	case "observe-cancel":
 		b.observeCancel = number == 1
+	case "message-delay-us":
+		b.messageDelay = time.Duration(number) * time.Microsecond
 	case "status":
 		b.status = codes.Code(number)
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	pb "google.golang.org/grpc/interop/grpc_testing"
@@ -89,7 +90,7 @@ func (s *service) StreamingCall(stream pb.BenchmarkService_StreamingCallServer) 
 		return err
 	}
 	defer c.end()
-	exchange := func() (more bool, err error) { return exchange(stream) }
+	exchange := func() (more bool, err error) { return exchange(stream, c.behaviour.messageDelay) }
 	if err := c.behave(exchange); err != nil || c.behaviour.hold != holdNot {
 		return err
 	}
@@ -161,7 +162,7 @@ func (s *service) StreamingBothWays(stream pb.BenchmarkService_StreamingBothWays
 		return err
 	}
 	defer c.end()
-	exchange := func() (more bool, err error) { return exchange(stream) }
+	exchange := func() (more bool, err error) { return exchange(stream, 0) }
 	if err := c.behave(exchange); err != nil || c.behaviour.hold != holdNot {
 		return err
 	}
@@ -205,14 +206,21 @@ func receive(stream receiver) (*pb.SimpleRequest, error) {
 
 type exchanger interface {
 	receiver
+	Context() context.Context
 	Send(*pb.SimpleResponse) error
 }
 
-// exchange a request for an answer, unless the client has ended its side.
-func exchange(stream exchanger) (more bool, err error) {
+// exchange a request for an answer, after a delay, unless the client has ended its side.
+func exchange(stream exchanger, delay time.Duration) (more bool, err error) {
 	request, err := receive(stream)
 	if request == nil {
 		return false, err
+	}
+	if delay > 0 {
+		select {
+		case <-time.After(delay):
+		case <-stream.Context().Done():
+		}
 	}
 	return true, stream.Send(answer(request))
 }
