@@ -201,7 +201,7 @@ EXPERIMENT = Experiment(
         "slow": "200ms",
         "rate": 10_000.0,
         "timeout": "50ms",
-        "duration": 3.0,
+        "duration": 2.0,
         "repeats": 3,
     },
     source="round robin spilled a quarter, a shared queue about none; 10,000 writers, no harm from the lock",
