@@ -1,8 +1,8 @@
-"""Every finding there is, in one table: how grave it is, from where on it is one, and what to do about it.
+"""The findings of loads and of memory in one table: how grave each is, from where on it is one, and what to do.
 
 Only what the client caused, or what left the result incomplete or other than asked for, makes it invalid. A
 server that cannot keep up, or that shares its cores with the client, is a warning: that is a property of what
-was measured.
+was measured. What a single question can find (an experiment, a search) is said where that is asked.
 """
 
 from __future__ import annotations
