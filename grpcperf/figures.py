@@ -182,7 +182,7 @@ def plain_digits() -> Formatter:
 
 
 def memory_unit(field: str, most: float) -> tuple[float, str]:
-    """What a field of MemStats is divided by for its axis, and the unit that this makes: ("", 1) for what
+    """What a field of MemStats is divided by for its axis, and the unit that this makes: (1, "") for what
     are no bytes."""
     if field not in SIZES:
         return 1.0, ""

@@ -85,9 +85,9 @@ def find_leaks(
     cycle adds.
 
     The first few cycles fill caches and are not counted. A field leaks when, over all cycles and over the
-    second half of them (what fills up ends), the whole 95 % interval of its
-    slope (stats.common_slope) is above what is `tolerated` for each cycle, in its own unit. Raises
-    InvalidRequest for a target whose process is not known, and what the action raises.
+    second half of them (what fills up ends), the whole 95 % interval of its slope (stats.common_slope) is
+    above what is `tolerated` for each cycle, in its own unit. Raises InvalidRequest for a target whose
+    process is not known, and what the action raises.
     """
     times = units.count(cycles, "cycles", low=5, high=100_000)
     if not callable(action):

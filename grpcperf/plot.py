@@ -296,7 +296,7 @@ def _scale_x(axes: Axes, places: Mapping[Any, int], values: Iterable[Any]) -> No
 
 
 def _from_zero(axes: Axes) -> None:
-    """Heights can be compared only from 0; where all is far above it, the axis stays as it is."""
+    """Heights can be compared only from 0; an axis of what is negative stays as it is."""
     low, high = axes.dataLim.y0, axes.dataLim.y1
     if math.isfinite(low) and math.isfinite(high) and low >= 0 and high > 0:
         axes.set_ylim(0, high * 1.08)
@@ -316,7 +316,7 @@ def _finished(axes: Axes, *, legend: bool) -> Axes:
 
 
 def _nines(q: float) -> float:
-    """Where a quantile stands: 0 at the median's half, one further for each nine."""
+    """Where a quantile stands: 0 for the least of all, one further for each nine."""
     return -math.log10(1 - q)
 
 

@@ -22,7 +22,8 @@ _ANSWER_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Counters:
-    """What a server's handlers have been doing since it started: calls, but for the last one.
+    """What a server's handlers have been doing since it started, counted in calls but for
+    `work_after_cancel_us`.
 
     `running` and `peak_running` count handlers that are past the limits; a handler counts as finished before
     its answer is queued. `queued` are calls that wait in a limit or for a thread of a pool. `rejected` ended
