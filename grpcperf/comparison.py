@@ -87,11 +87,11 @@ class Comparison:
     def _repr_html_(self) -> str:
         import html
 
-        from grpcperf.tables import Remark, html_remark
+        from grpcperf.remarks import html_findings
 
-        remarks = "".join(html_remark(Remark(one.severity, one.code, one.message)) for one in self.findings)
         lines = "".join(f"<div>{html.escape(line)}</div>" for line in self._lines())
         head = html.escape(f"{self.metric}: {self.verdict}")
+        remarks = html_findings(self.findings)
         return f'<div style="color:inherit">{remarks}<div><b>{head}</b></div>{lines}</div>'
 
 

@@ -117,12 +117,16 @@ class MemoryCost:
         return pandas().DataFrame(self.rows())
 
     def __repr__(self) -> str:
+        from grpcperf.remarks import MARKS
+
         lines = ["  " + " ".join(_padded(cells)) for cells in (self._head(), *self._lines())]
-        remarks = [f"  ! {one}" for one in self.findings]
+        remarks = [f"  {MARKS[one.severity]} {one}" for one in self.findings]
         return "\n".join([self._title(), *lines, *remarks])
 
     def _repr_html_(self) -> str:
         from html import escape
+
+        from grpcperf.remarks import html_findings
 
         cell = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:right"
         names = cell.replace("right", "left") + ";font-weight:normal"
@@ -133,10 +137,9 @@ class MemoryCost:
             + "</tr>"
             for name, *texts in self._lines()
         )
-        mark = "border-left:4px solid rgb(204,136,0);background:rgba(204,136,0,.12);padding:2px 8px"
-        remarks = "".join(f'<div style="{mark}">{escape(str(one))}</div>' for one in self.findings)
+        remarks = html_findings(self.findings)
         return (
-            f'<div style="color:inherit"><div><b>{escape(self._title())}</b></div>{remarks}'
+            f'<div style="color:inherit">{remarks}<div><b>{escape(self._title())}</b></div>'
             f'<table style="border-collapse:collapse;color:inherit"><tr>{heads}</tr>{rows}</table></div>'
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from grpcperf.remarks import COLOURS, MARKS, Remark, html_remark, told
 from grpcperf.summary import Summary, summarise
 from grpcperf.units import format_number
 
@@ -27,14 +28,6 @@ COLUMNS = {
 MOST_ROWS = 200
 MOST_COLUMNS = 8
 _CELL = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:right"
-_COLOURS = {"warning": "204,136,0", "invalid": "221,51,51"}
-
-
-@dataclass(frozen=True)
-class Remark:
-    severity: str  # "warning" or "invalid"
-    title: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -82,9 +75,9 @@ def remarks(results: Results) -> Iterable[Remark]:
     counts = Counter((one.severity, one.code) for record in results for one in record.findings)
     worst_first = sorted(counts.items(), key=lambda item: (item[0][0] != "invalid", -item[1]))
     for (severity, code), count in worst_first:
-        example = next(one for record in results for one in record.findings if one.code == code)
-        told = str(example).removeprefix(f"{code}: ")
-        yield Remark(severity, code, f"in {count:,} of {len(results):,}, as: {told}")
+        found = (one for record in results for one in record.findings)
+        example = next(one for one in found if (one.severity, one.code) == (severity, code))
+        yield Remark(severity, code, f"in {count:,} of {len(results):,}, as: {told(example)}")
     for error, count in Counter(record.error for record in results.failed).most_common():
         yield Remark("invalid", f"{count:,} failed", str(error))
 
@@ -96,10 +89,8 @@ def results_text(results: Results) -> str:
     widths = [max(len(line[at]) for line in lines) for at in range(len(headings))]
     texts = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     marks = ["", *("" if row.valid else "  NOT VALID" for row in rows)]
-    told = [
-        f"{'✗' if one.severity == 'invalid' else '!'} {one.title}: {one.text}" for one in remarks(results)
-    ]
-    return "\n".join([*told, *(text + mark for text, mark in zip(texts, marks, strict=True))])
+    above = [f"{MARKS[one.severity]} {one.title}: {one.text}" for one in remarks(results)]
+    return "\n".join([*above, *(text + mark for text, mark in zip(texts, marks, strict=True))])
 
 
 def results_table(results: Results) -> str:
@@ -119,17 +110,10 @@ def html_rows(headings: Sequence[str], rows: Sequence[Sequence[str]], amiss: Con
     head = "".join(f'<th style="{_CELL}">{html.escape(name)}</th>' for name in headings)
     body = ""
     for at, row in enumerate(rows):
-        mark = f";border-left:4px solid rgb({_COLOURS['invalid']})" if at in amiss else ""
+        mark = f";border-left:4px solid rgb({COLOURS['invalid']})" if at in amiss else ""
         cells = "".join(f'<td style="{_CELL}">{html.escape(cell)}</td>' for cell in row)
         body += f'<tr style="background:none{mark}">{cells}</tr>'
     return (
         f'<table style="border-collapse:collapse;color:inherit"><tr style="background:none">{head}</tr>'
         f"{body}</table>"
     )
-
-
-def html_remark(one: Remark) -> str:
-    """A line with a coloured edge."""
-    colour = _COLOURS[one.severity]
-    style = f"border-left:4px solid rgb({colour});background:rgba({colour},.12);padding:2px 8px"
-    return f'<div style="{style}"><b>{html.escape(one.title)}</b> {html.escape(one.text)}</div>'

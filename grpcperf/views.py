@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.remarks import COLOURS, MARKS, html_findings
 from grpcperf.units import format_bytes, format_number, format_seconds
 
 if TYPE_CHECKING:
@@ -86,27 +87,21 @@ def text(result: Result) -> str:
     head = f"Result{'' if result.valid else ' (NOT VALID)'}: {_title(result)}"
     lines = [f"  {name:<13} {'   '.join(parts)}" for name, parts in _lines(result)]
     for one in result.findings:
-        mark = "✗" if one.severity == "invalid" else "!"
-        lines += textwrap.wrap(f"{mark} {one}", 108, initial_indent="  ", subsequent_indent="    ")
+        remark = f"{MARKS[one.severity]} {one}"
+        lines += textwrap.wrap(remark, 108, initial_indent="  ", subsequent_indent="    ")
     return "\n".join([head, *lines])
 
 
 def html_table(result: Result) -> str:
     """A table for notebooks, findings above; colours are translucent, so that it reads on light and dark."""
-    colours = {"warning": "204,136,0", "invalid": "221,51,51"}
     cell = "padding:2px 12px 2px 0;border-top:1px solid rgba(128,128,128,.3);text-align:left"
     apart = "display:inline-block;margin-right:1.4em"
-    remarks = rows = ""
-    for one in result.findings:
-        colour = colours[one.severity]
-        style = f"border-left:4px solid rgb({colour});background:rgba({colour},.12);padding:2px 8px"
-        code, told = html.escape(one.code), html.escape(str(one).removeprefix(f"{one.code}: "))
-        remarks += f'<div style="{style}"><b>{code}</b> ({one.severity}): {told}</div>'
+    remarks, rows = html_findings(result.findings), ""
     for name, parts in _lines(result):
         rows += f'<tr style="background:none"><th style="{cell};font-weight:normal">{html.escape(name)}</th>'
         spans = "".join(f'<span style="{apart}">{html.escape(part)}</span>' for part in parts)
         rows += f'<td style="{cell}">{spans}</td></tr>'
-    valid = "" if result.valid else ' <b style="color:rgb(221,51,51)">not valid</b>'
+    valid = "" if result.valid else f' <b style="color:rgb({COLOURS["invalid"]})">not valid</b>'
     return (
         f'<div style="color:inherit">{remarks}<div><b>{html.escape(_title(result))}</b>{valid}</div>'
         f'<table style="border-collapse:collapse;color:inherit">{rows}</table></div>'

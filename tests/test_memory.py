@@ -13,6 +13,8 @@ import grpcperf as gp
 from grpcperf.memory import _Note
 from grpcperf.memory_cost import FIELDS, Reading, slopes_of
 from grpcperf.memstats import MemStats
+from grpcperf.remarks import COLOURS
+from grpcperf.result import Finding
 
 QUICK = [0, 50, 100, 200]
 
@@ -304,3 +306,6 @@ def test_its_text_has_units_and_leaves_out_what_did_not_move(server):
     assert "cpu_user_s" in cost.slopes
     assert {"heap_alloc", "cpu_user_s", "frame"} <= set(dir(cost))
     assert pickle.loads(pickle.dumps(cost)) == cost
+    worse = replace(cost, findings=(Finding(code="interrupted", severity="invalid", message="cut short"),))
+    assert "✗ interrupted: cut short" in repr(worse)
+    assert COLOURS["invalid"] in worse._repr_html_()

@@ -35,7 +35,7 @@ ARROWS: dict[str, set[str]] = {
     "preload": set(),  # loaded into foreign processes: nothing of ours may come along
 }
 
-# From below to above: what is imported when a module is (late imports aside) lies in its room or further down.
+# From below to above: what a module imports when it is imported lies in its room or further down.
 # ARCHITECTURE.md draws the same rooms; a folder is a name of its own.
 PYTHON_ROOMS: dict[str, str] = {
     "shared": "_engine errors engine units values tls cache late machine threads histogram memstats stats",
@@ -44,10 +44,10 @@ PYTHON_ROOMS: dict[str, str] = {
     "memory_cost progress dispatch",
     "judge": "findings diagnose checks calibrate checkup doctor_checks environment",
     "compose": "sweep store results identity summary comparison search merge leaks",
-    "look": "views tables plot figures labels report sweep_page",
+    "look": "remarks views tables plot figures labels report sweep_page",
     "answer": "experiments codecs goclient",
-    "use": "cli cli_options cli_compose cli_experiment arguments interrupts pytest_plugin pytest_records demo "
-    "demo_page __init__ __main__",
+    "use": "cli cli_options cli_compose cli_experiment arguments interrupts pytest_plugin pytest_records "
+    "demo demo_page __init__ __main__",
 }
 PLACES = {name: at for at, names in enumerate(PYTHON_ROOMS.values()) for name in names.split()}
 

@@ -12,6 +12,9 @@ import pytest
 
 import grpcperf as gp
 from grpcperf import identity
+from grpcperf.result import Finding
+from grpcperf.results import Record
+from grpcperf.tables import remarks
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -172,6 +175,18 @@ def test_html_has_findings_above_the_numbers(loads: gp.Results) -> None:
     page = loads._repr_html_()
     assert page.index("shared_cpus") < page.index("<table")
     assert page.count("<tr") == 1 + 4
+
+
+def test_the_example_of_a_finding_is_of_its_severity(loads: gp.Results) -> None:
+    found = (
+        Finding(code="send_lag", severity="warning", message="a little late"),
+        Finding(code="send_lag", severity="invalid", message="very late"),
+    )
+    records = [Record(point={}, row={}, findings=(one,)) for one in found]
+    assert [(one.severity, one.text) for one in remarks(gp.Results(records, (), loads.header))] == [
+        ("invalid", "in 1 of 2, as: very late"),
+        ("warning", "in 1 of 2, as: a little late"),
+    ]
 
 
 def test_empty_results_have_their_columns() -> None:

@@ -180,19 +180,22 @@ class Report:
     # --- for people
 
     def __repr__(self) -> str:
+        from grpcperf.remarks import MARKS
+
         table = self.table() if self.rows else []
         widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))] if table else []
         lines = ["  ".join(cell.rjust(w) for cell, w in zip(row, widths, strict=True)) for row in table]
         mark = "" if self.valid else " (NOT VALID)"
-        told = [f"{'✗' if one.severity == 'invalid' else '!'} {one}" for one in self.findings]
+        told = [f"{MARKS[one.severity]} {one}" for one in self.findings]
         return "\n".join([f"{self.name}{mark}: {self.question}", *lines, self.verdict, *told])
 
     def _repr_html_(self) -> str:
         import html
 
-        from grpcperf.tables import Remark, html_remark, html_rows
+        from grpcperf.remarks import Remark, html_findings, html_remark
+        from grpcperf.tables import html_rows
 
-        remarks = "".join(html_remark(Remark(one.severity, one.code, one.message)) for one in self.findings)
+        remarks = html_findings(self.findings)
         gaps = "".join(html_remark(Remark("warning", f"{n} skipped", why)) for n, why in self.skipped.items())
         table = self.table() if self.rows else [[]]
         return (
