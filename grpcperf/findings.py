@@ -1,4 +1,4 @@
-"""The findings of loads and of memory in one table: how grave each is, from where on it is one, and what to do.
+"""The findings of loads and of memory in one table: how grave each is, from where on it is one, what to do.
 
 Only what the client caused, or what left the result incomplete or other than asked for, makes it invalid. A
 server that cannot keep up, or that shares its cores with the client, is a warning: that is a property of what
