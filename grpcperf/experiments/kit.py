@@ -11,12 +11,13 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
 from grpcperf.errors import EngineError, Error, InvalidRequest
 from grpcperf.experiments.report import Report
+from grpcperf.findings import finding
 from grpcperf.identity import plain
 from grpcperf.progress import SweepProgress
 from grpcperf.result import Finding, Result
@@ -49,6 +50,7 @@ class ServerKind:
 
     name: str
     start_with: Callable[..., Measurable]
+    prepare: Callable[[], object] = lambda: None  # what may fail here and take long, once; raises EngineError
     is_go: bool = False
     is_native: bool = False
 
@@ -81,8 +83,7 @@ class Kit:
             raise InvalidRequest(f'servers must be a list such as ["native", "grpc-go"], not {shown(wanted)}')
         for one in [server_kind(one) for one in wanted]:
             try:
-                if one.is_go:
-                    one.start_with.func.build(one.start_with.keywords["version"])  # type: ignore[attr-defined]
+                one.prepare()
             except EngineError as error:
                 self.skip(one.name, str(error))
                 continue
@@ -96,13 +97,10 @@ class Kit:
         """Keep what was found, but for codes that the experiment brings about itself. Of one code the worst
         is kept, and the first."""
         found = measured.findings if isinstance(measured, Result) else (measured,)
-        for finding in (one for one in found if one.code not in ignore):
-            before = self.findings.get(finding.code)
-            if before is None or (before.severity != "invalid" and finding.severity == "invalid"):
-                message = f"{where}: {finding.message}" if where else finding.message
-                self.findings[finding.code] = Finding(
-                    **{**vars(finding), "message": message}  # frozen dataclass without slots
-                )
+        for it in (one for one in found if one.code not in ignore):
+            before = self.findings.get(it.code)
+            if before is None or (before.severity != "invalid" and it.severity == "invalid"):
+                self.findings[it.code] = replace(it, message=f"{where}: {it.message}") if where else it
 
     def say(self, **about: Any) -> None:
         """What is being measured, for the progress bar."""
@@ -150,7 +148,9 @@ def server_kind(wanted: Any) -> ServerKind:
     if isinstance(wanted, str):
         kind, at, version = wanted.partition("@")
         if kind == "grpc-go" and (version or not at):
-            return ServerKind(wanted, partial(GoServer, version=version or DEFAULT_VERSION), is_go=True)
+            chosen = version or DEFAULT_VERSION
+            build = partial(GoServer.build, chosen)
+            return ServerKind(wanted, partial(GoServer, version=chosen), prepare=build, is_go=True)
         kind, colon, model = wanted.partition(":")
         if kind == "native" and (model or not colon):
             return ServerKind(wanted, partial(Server, model=parse_model(model or "async")), is_native=True)
@@ -194,9 +194,7 @@ class Experiment:
                 for row in self.measure(kit, **chosen):
                     rows.append({**dict.fromkeys(self.columns), "repeats": 1, **row})
             except KeyboardInterrupt:
-                kit.note(
-                    Finding(code="interrupted", severity="invalid", message="interrupted: rows are missing")
-                )
+                kit.note(finding("interrupted", "rows are missing"))
             except Error as error:
                 if isinstance(error, InvalidRequest) or not rows:
                     raise
