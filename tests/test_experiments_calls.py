@@ -5,13 +5,16 @@ import json
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 import grpcperf as gp
+from grpcperf import leaks
 from grpcperf.experiments import Report, find
+from grpcperf.memory import memory_at_rest
 
 BOTH = ["native", "grpc-go"]
 
@@ -123,6 +126,9 @@ def test_what_limits_and_what_does_not() -> None:
     assert list(report.skipped) == ["pool 20 and pool 20, rejecting on grpc-go"]
     assert "stream workers 8 did not" in report.verdict
     assert "a limit on concurrent streams refused none" in report.verdict
+    silent = replace(report, rows=[{**row, "peak_running": None} for row in report.rows])
+    assert "handlers were to run: how many ran on native is not known" in silent.verdict
+    assert "kept it" not in silent.verdict
 
 
 def test_handlers_that_watch_stop_and_others_go_on() -> None:
@@ -142,6 +148,17 @@ def test_streams_that_are_forgotten_are_found() -> None:
         assert row["leak"] == (row["leaked_per_cycle"] > 0), row
         assert row["streams_per_cycle"] == pytest.approx(row["leaked_per_cycle"], abs=0.01)
         assert row["tasks_per_cycle"] == pytest.approx(row["leaked_per_cycle"], abs=0.5)
+
+
+def test_leaks_by_readings_that_move_are_told_and_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        leaks, "memory_at_rest", lambda target: replace(memory_at_rest(target), settled=False)
+    )
+    report = run("stream-leak", servers=["native"], leaked=[0], streams=2, cycles=5)
+    assert (report.skipped, report.valid) == ({}, True)
+    assert [f"{found.code}: {found.message}" for found in report.findings] == [
+        "not_settled: native, 0 forgotten: 5 of 5 readings did not come to rest"
+    ]
 
 
 def test_allocations_of_both_sides() -> None:

@@ -65,9 +65,9 @@ def measure(
     arms = list(product(kit.servers(servers), HANDLERS, [one_of(cause, "cause", CAUSES) for cause in causes]))
     with ThreadPoolExecutor(max_workers=max(1, len(arms))) as threads:
         try:
-            for row in [threads.submit(_arm, kit, *arm, calls, times) for arm in arms]:
-                if (measured := row.result()) is not None:
-                    yield measured
+            for measured in [threads.submit(_arm, kit, *arm, calls, times) for arm in arms]:
+                if (row := measured.result()) is not None:
+                    yield row
         except BaseException:
             times.over.set()  # an interrupt ends them all
             raise

@@ -1,7 +1,7 @@
 """What a call in flight costs the client: memory and CPU, of our lean client, of gRPC C core and of grpc-go.
 
-Left open by the article, which measured the server. Clients are processes of their own, so that their memory
-holds nothing else.
+Left open by the article, which measured the server. Memory is that of clients in processes of their own,
+which hold nothing else; the CPU of wire and core is that of their threads in this process.
 """
 
 from __future__ import annotations

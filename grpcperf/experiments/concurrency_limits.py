@@ -117,6 +117,9 @@ def verdict(report: Report) -> str:
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
         rows = [row for row in report.select(server=server) if row["peak_running"] is not None]
+        if not rows:
+            parts.append(f"how many ran on {server} is not known")
+            continue
         held = [row for row in rows if row["peak_running"] <= report.parameters["limit"]]
         free = dict.fromkeys(row["limit"] for row in rows if row not in held)
         told = [f"{_words([row['limit'] for row in held])} kept it" if held else "nothing kept it"]

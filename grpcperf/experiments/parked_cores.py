@@ -86,7 +86,7 @@ def _one(
 
 
 def _cpu_us(waiting: Result, probe: Result) -> float | None:
-    """Of all calls in that time, the few of the light load among them."""
+    """Of all calls in that time: of those that wait, and of the light load, which may be as many."""
     calls = waiting.all_in_window + probe.all_in_window
     return None if waiting.server_cpu_s is None or not calls else waiting.server_cpu_s / calls * 1e6
 
@@ -136,7 +136,7 @@ def figures(report: Report) -> list[Figure]:
             draw=lambda ax: _draw(report, ax, "latency_p99_us", "latency p99 (µs)"),
         ),
         "server_cpu_us_per_call": Figure(
-            title="CPU of a call that waits and wakes",
+            title="CPU of a call, of those that wait and the light load's",
             draw=lambda ax: _draw(report, ax, "server_cpu_us_per_call", "server CPU per call (µs)"),
         ),
     }
