@@ -1,5 +1,5 @@
 """The command `grpcperf`, from its first moment. It lives beside the package, because importing anything in
-there imports the whole: Ctrl-C is put off until the package is there and can answer it."""
+there imports the whole: Ctrl-C and SIGTERM are put off until the package is there and can answer them."""
 
 import signal
 import sys
@@ -8,9 +8,11 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Run the command of the command line and exit with its code."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    ends = (signal.SIGINT, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     from grpcperf.cli import main as run
 
     code = run()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left is the interpreter's own end
+    for number in ends:
+        signal.signal(number, signal.SIG_IGN)  # what is left is the interpreter's own end
     sys.exit(code)

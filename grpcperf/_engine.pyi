@@ -189,9 +189,9 @@ class Run:
         OK for the client's end of them, though the server had not answered), settings (what peers allow at
         the end, the least of all connections; None where there is no limit, or with core), bursts,
         burst_calls, largest_burst, polls, idle_polls, window_s, windows (list of {start_s, length_s, sent,
-        ok, failed, entries}), connect_s, connected, reconnects, connections_opened and tls_resumed (in the
-        measured window), drain_s, client_cpu_s, server_cpu_s, steal, pressure (shares; these four None when
-        not known), server_died, stopped: see csrc/load/run.h. A
+        ok, failed, entries}), connect_s, connected, reconnects, alive (connections at the end),
+        connections_opened and tls_resumed (in the measured window), drain_s, client_cpu_s, server_cpu_s,
+        steal, pressure (shares; these four None when not known), server_died, stopped: see csrc/load/run.h. A
         histogram is {count, overflow, sum_ns, min_ns, max_ns, entries}; entries are bytes: pairs of native
         uint64 (slot, count) in rising order of slot."""
 

@@ -4,15 +4,25 @@ that the shell and Python refuse the same things in the same words."""
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
+
+
+class Usage(Exception):
+    """What was typed is no command line of ours."""
 
 
 class Parser(argparse.ArgumentParser):
     """Says in one line what is wrong; the usage of a command with thirty options helps nobody."""
 
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how)
+        # "-1s" is a value, which is refused in our words, and no option, as argparse has it of all but "-1".
+        self._negative_number_matcher = re.compile(r"-\.?\d")
+
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        raise Usage(f"{self.prog}: {message} (see {self.prog} --help)")
 
 
 def parser(run: Mapping[str, Callable[[argparse.Namespace], int]]) -> argparse.ArgumentParser:
@@ -185,6 +195,8 @@ def _add_hold(parser: argparse.ArgumentParser) -> None:
     )
     add("--connections", metavar="N", default="1", help="(1)")
     add("--transport", metavar="NAME", default="wire", help="wire or core (wire)")
+    add("--method", metavar="/PKG.SERVICE/METHOD", help="of any server, whose calls last; with --request")
+    add("--request", metavar="FILE", help="a serialized request message")
     add("--send-first", action="store_true", help="streams send one message before they fall silent")
     add("--for", dest="hold_for", metavar="TIME", default="5s", help="how long they are held (5s)")
     add("--timeout", metavar="TIME", default="10s", help="how long opening them may take (10s)")

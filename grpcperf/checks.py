@@ -25,6 +25,7 @@ _RATES = (
     *("throughput_rps", "offered_rate", "achieved_rate", "messages_sent_per_s", "messages_received_per_s"),
     *("mib_per_s", "response_mib_per_s"),
 )
+_ANSWERED = ("throughput_rps", "mib_per_s", "response_mib_per_s")  # of OK calls; of a stream, of messages
 _COSTS = ("client_cpu_us_per_call", "server_cpu_us_per_call", "connect_s", "window_s")
 _PERCENTILES = ("p50", "p90", "p99", "p999")
 _LATENCIES = (*_PERCENTILES, "min", "mean", "max")
@@ -150,8 +151,11 @@ def metric(name: str) -> Metric:
     status_UNAVAILABLE and the like. Raises InvalidRequest, with the names nearest to it."""
     if not isinstance(name, str):
         raise InvalidRequest(f"a metric must be a text such as 'p99' or 'errors', not {units.shown(name)}")
-    if re.fullmatch(r"p1\d\d+", name):
-        raise InvalidRequest(f"metric {name!r}: the largest is 'max', and the percentile p10.5 has a point")
+    if beyond := re.fullmatch(r"p(1\d)(\d+)", name):
+        told = f"metric {name!r}: percentiles lie below 100, and the largest value is 'max'"
+        if int(beyond[2]):
+            told += f"; the percentile {beyond[1]}.{beyond[2]} has a point, as in p{beyond[1]}.{beyond[2]}"
+        raise InvalidRequest(told)
     if digits := re.fullmatch(r"p(\d{1,2})(?:\.?(\d+))?", name):
         return Metric(name, "s", "latency", f"0.{int(digits[1]):02d}{digits[2] or ''}")
     if name.startswith("status_") and name[len("status_") :] in CLASSES:
@@ -192,7 +196,7 @@ def parse(text: str) -> Check:
 
 
 def judge(which: Check, result: Result) -> Outcome:
-    """Hold a check against a result."""
+    """Hold a check against a result. Where every call failed, what only OK calls have is as bad as can be."""
     value = which.metric.value(result)
     interval = which.metric.interval(result)
     span = (interval.low, interval.high) if interval else (value, value)
@@ -208,6 +212,8 @@ def judge(which: Check, result: Result) -> Outcome:
                 not (keeps(low, which.bound) or keeps(high, which.bound)),
             )
         verdict = "passed" if kept else "failed" if broken else "inconclusive"
+    if _is_of_ok_calls(which.metric, value) and _all_failed(result):
+        verdict = "failed"
     return Outcome(which, verdict, value, interval, _message(which, result, value, interval))
 
 
@@ -246,9 +252,24 @@ def _bound(which: Metric, value: Any, given: Any) -> float:
     return number
 
 
+def _all_failed(result: Result) -> bool:
+    return 0 < result.calls == result.errors
+
+
+def _is_of_ok_calls(which: Metric, value: float | None) -> bool:
+    """A latency, or a rate of what was answered."""
+    if which.attribute in _ANSWERED:
+        return True
+    return value is None and which.attribute in _HISTOGRAMS and which.attribute != "error_latency"
+
+
 def _message(which: Check, result: Result, value: float | None, interval: Interval | None) -> str:
     name, show = which.metric.name, which.metric.format
     wanted = f"wanted {which.operator} {show(which.bound)}"
+    if _is_of_ok_calls(which.metric, value) and _all_failed(result):
+        ended = ", ".join(f"{status} {count:,}" for status, count in result.status.items())
+        what = "has no value" if value is None else f"is {show(value)}"
+        return f"{name} {what}: all {result.calls:,} calls failed ({ended}); {wanted}"
     if value is None:
         samples = f" ({result.status['OK']:,} OK calls)" if which.metric.part else ""
         span = which.metric.reach(result)

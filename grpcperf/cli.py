@@ -1,8 +1,8 @@
 """The command `grpcperf`.
 
 Exit codes: 0 ok, 1 an error or every call failed, 2 usage, 3 invalid or inconclusive under --strict, 4 a
-check failed, 130 interrupted. Under --json stdout carries exactly one JSON document, and all that is for
-people goes to stderr.
+check failed, 130 interrupted (143 by SIGTERM). Under --json stdout carries exactly one JSON document, also
+where that is an error's, and all that is for people goes to stderr.
 """
 
 from __future__ import annotations
@@ -17,15 +17,18 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from grpcperf import cli_compose, cli_experiment, interrupts
-from grpcperf.arguments import parser
+from grpcperf.arguments import Usage, parser
 from grpcperf.cli_options import (
     CHECK_FAILED,
     FAILED,
     INTERRUPTED,
     INVALID,
     OK,
+    TERMINATED,
     USAGE,
     channel_args,
+    content,
+    failure,
     metadata_of,
     pairs,
     print_json,
@@ -43,11 +46,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # "µs" on a terminal that has no µ
-    options = parser(_COMMANDS).parse_args(argv)
+    try:
+        options = parser(_COMMANDS).parse_args(argv)
+    except Usage as error:
+        if sys.stderr is not None:
+            print(error, file=sys.stderr)
+        _answer("--json" in (sys.argv if argv is None else argv), failure(error))
+        return USAGE
     raise_soft_limit()
-    with interrupts.heard_once(), warnings.catch_warnings():
+    with interrupts.heard_once() as heard, warnings.catch_warnings():
         warnings.showwarning = _warn
-        return _run(options)
+        code = _run(options)
+        return TERMINATED if code == INTERRUPTED and heard.terminated else code
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -62,24 +72,32 @@ def _run(options: argparse.Namespace) -> int:
             sys.stdout.flush()
         return code
     except InvalidRequest as error:
+        _answer(_wants_json(options), failure(error))
         return tell(error, USAGE)
-    except KeyboardInterrupt as error:  # Interrupted too
-        return _interrupted(options, str(error) or "interrupted")
+    except KeyboardInterrupt as error:  # Interrupted too: the command has told nothing yet
+        told = str(error) or "interrupted"
+        _answer(_wants_json(options), failure(told, "interrupted"))
+        return tell(told, INTERRUPTED)
     except Error as error:
+        _answer(_wants_json(options), failure(error))
         return tell(error, FAILED)
     except OSError as error:
+        _answer(_wants_json(options) and not isinstance(error, BrokenPipeError), failure(error))
         # The reader of our output has left, or the disk is full. At its exit Python would flush and complain.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED if isinstance(error, BrokenPipeError) else tell(error, FAILED)
 
 
-def _interrupted(options: argparse.Namespace, told: str) -> int:
-    """By a Ctrl-C that the command left to us: it has told nothing yet."""
-    if getattr(options, "json", False):
+def _wants_json(options: argparse.Namespace) -> bool:
+    """`experiment` reads its words itself."""
+    return getattr(options, "json", False) or "--json" in getattr(options, "words", ())
+
+
+def _answer(wanted: bool, document: Mapping[str, Any]) -> None:
+    if wanted and sys.stdout is not None:
         with suppress(OSError):
-            print_json({"valid": False, "findings": ["interrupted"]})
-    return tell(told, INTERRUPTED)
+            print_json(document)
 
 
 # --- commands
@@ -203,10 +221,13 @@ def _load(options: argparse.Namespace) -> int:
         return CHECK_FAILED
     for reason in checks.invalidity(result) if wanted else ():
         tell(f"warning: inconclusive: {reason}", OK)
-    if result.calls == result.errors or any(finding.code == "server_died" for finding in result.findings):
+    if result.calls == result.errors or any(one.code in _GONE for one in result.findings):
         return tell(_worst(result), FAILED)
     inconclusive = any(outcome.verdict == "inconclusive" for outcome in outcomes)
     return INVALID if options.strict and (inconclusive or not result.valid) else OK
+
+
+_GONE = ("server_died", "connection_lost")  # findings that make a load one that failed
 
 
 def _worst(result: Any) -> str:
@@ -230,6 +251,8 @@ def _hold(options: argparse.Namespace) -> int:
         "deadline": options.deadline,
         "channel_args": channel_args(options.channel_arg),
         "timeout": options.timeout,
+        "method": options.method,
+        "request": None if options.request is None else content(options.request),
     }
     with target_of(options) as target:
         report = hold_and_measure(target, seconds, **arguments)
@@ -242,6 +265,12 @@ def _hold(options: argparse.Namespace) -> int:
     if report.running + report.queued == 0:
         ended = ", ".join(f"{name} {count:,}" for name, count in report.ended.items())
         return tell(f"no call could be held; they ended as {ended or 'nothing'}", FAILED)
+    if report.lost:
+        ended = ", ".join(f"{name} {count:,}" for name, count in report.ended.items() if name != "OK")
+        after = units.format_seconds(report.lost_s)
+        told = f"{report.lost:,} of {report.calls:,} calls were lost after {after}; they ended as {ended}"
+        all_gone = report.lost + report.refused == report.calls
+        return tell(told, FAILED) if all_gone else tell(f"warning: {told}", OK)
     if report.running + report.queued < report.calls:
         tell(f"warning: {report.running + report.queued:,} of {report.calls:,} calls could be held", OK)
     return OK

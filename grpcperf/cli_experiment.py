@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.cli_options import FAILED, INTERRUPTED, INVALID, OK, print_json, tell
+from grpcperf.cli_options import FAILED, INTERRUPTED, INVALID, OK, failure, print_json, tell
 from grpcperf.errors import Error, InvalidRequest
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ def _show(asked: _Asked, reports: Sequence[Report], failed: Mapping[str, str]) -
         print_json({"reports": [report.as_dict() for report in reports], "failed": dict(failed)})
     elif reports:
         print_json(reports[0].as_dict())
+    else:
+        print_json(failure(*failed.values()))
 
 
 def _require_writable(files: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ from grpcperf import interrupts
 from grpcperf.errors import InvalidRequest
 
 OK, FAILED, USAGE, INVALID, CHECK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+TERMINATED = 143  # interrupted by SIGTERM
 
 
 def tell(what: object, code: int) -> int:
@@ -22,6 +23,11 @@ def tell(what: object, code: int) -> int:
         with contextlib.suppress(OSError):
             print(f"grpcperf: {what}", file=sys.stderr)
     return code
+
+
+def failure(what: object, *findings: str) -> dict[str, Any]:
+    """The JSON document of a command that has no other to print."""
+    return {"error": str(what), "valid": False, "findings": list(findings)}
 
 
 def print_json(document: Any) -> None:
@@ -58,11 +64,11 @@ def spec_of(options: argparse.Namespace) -> Any:
     if options.channel_arg:
         given["channel_args"] = channel_args(options.channel_arg)
     if options.request:
-        given["request"] = [_content(path) for path in options.request]
+        given["request"] = [content(path) for path in options.request]
     return Load(**given)
 
 
-def _content(path: str) -> bytes:
+def content(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -49,9 +49,11 @@ def diagnose(
     """
     cut = raw["server_died"] or raw["stopped"]
     ends = [] if cut or spec.is_endless else [*_stall(spec, raw), *_unfinished(raw)]
-    steady = spec.steps is None and not raw["server_died"] and not ends
+    lost = [] if interrupted or raw["server_died"] else list(_lost(spec, raw))
+    steady = spec.steps is None and not raw["server_died"] and not ends and not lost
     found = [
         *_ends(raw, interrupted, death),
+        *lost,
         *_outcomes(spec, raw, interrupted),
         *sorted(ends, key=_gravity)[:1],  # which says what there is to say
         *_client(spec, raw, ceiling_rps),
@@ -85,6 +87,30 @@ def _ends(raw: Mapping[str, Any], interrupted: bool, death: str | None) -> Itera
         yield finding(
             "interrupted", f"stopped after {raw['window_s']:.3g} s of measuring", measured=raw["window_s"]
         )
+
+
+def _lost(spec: Load, raw: Mapping[str, Any]) -> Iterator[Finding]:
+    """Connections that were lost, and calls with them. For good: the result is of a server that was gone. A
+    process need not be known for that: no connection is left, and since then no call was OK."""
+    status, alive, again = raw["status"], raw["alive"], raw["reconnects"]
+    # C core has no class of its own for them.
+    ended = status.get("transport", 0) + (status.get("UNAVAILABLE", 0) if spec.transport == "core" else 0)
+    if not ended or not status.get("OK"):
+        return  # all failed is told already
+    window_s = raw["window_s"]
+    until_s = max((w["start_s"] + w["length_s"] for w in raw["windows"] if w["ok"]), default=0.0)
+    dead = 1 - until_s / window_s if 0 < until_s < window_s else 0.0
+    if alive == 0 and (dead > 0 or not again):
+        since = f", and no call was OK after {format_seconds(until_s)} of {format_seconds(window_s)}"
+        told = "every connection was lost, and none could be made again to the end of the run"
+        told += f": {ended:,} calls ended with them or found none{since if dead else ''}"
+        yield finding("connection_lost", told, measured=dead)
+    elif again or alive < raw["connected"]:
+        told = f"connections were lost, and made again {again:,} times"
+        if gone := max(0, raw["connected"] - alive):
+            told += f", {gone:,} of {raw['connected']:,} were not there at the end"
+        which = "UNAVAILABLE" if spec.transport == "core" else "transport"
+        yield finding("connections_cut", f"{told}; {ended:,} calls ended as {which}", measured=again)
 
 
 def _outcomes(spec: Load, raw: Mapping[str, Any], interrupted: bool) -> Iterator[Finding]:

@@ -25,6 +25,12 @@ class Rule:
 RULES: dict[str, Rule] = {
     # The result is incomplete.
     "server_died": Rule("invalid", None, "see the server's own last words; the numbers end with its death"),
+    # The share of the window, at its end, without a call that was OK.
+    "connection_lost": Rule(
+        "invalid",
+        None,
+        "the numbers have that time in them: see whether the server died, and what it last said",
+    ),
     "interrupted": Rule("invalid", None, "the numbers are of the part that was run"),
     "no_calls": Rule("invalid", 1, "make the run longer than the slowest call"),
     "all_failed": Rule(
@@ -96,6 +102,9 @@ RULES: dict[str, Rule] = {
         "warning", 0.25, "more wanted to run than there are CPUs: stop what else runs, or use fewer threads"
     ),
     # What was measured has a property that one should know of.
+    "connections_cut": Rule(
+        "warning", 0, "see whether the server was started anew, or ends connections (their age, a proxy)"
+    ),
     "few_samples": Rule("warning", 1000, "run longer, for p99 to have ten calls beyond it"),
     "not_steady": Rule("warning", 0.10, "a longer warmup, or a longer run, tells whether it comes to rest"),
     "messages_ahead": Rule(

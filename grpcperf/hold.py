@@ -10,8 +10,8 @@ from typing import Any, Self
 from grpcperf import _engine, units
 from grpcperf.descriptors import require_descriptors
 from grpcperf.engine import translated
-from grpcperf.errors import Interrupted, InvalidRequest, ServerDied
-from grpcperf.load import CONNECT_S, engine_client, probe
+from grpcperf.errors import ConnectError, Interrupted, InvalidRequest, ServerDied
+from grpcperf.load import CONNECT_S, engine_client, probe, require_alive
 from grpcperf.result import Status
 from grpcperf.spec import DEFAULT_TRANSPORT, Load
 from grpcperf.targets.target import Counters, Measurable, as_target
@@ -67,6 +67,10 @@ class Hold:
         try:
             self._open()
             self._wait_until_held(started + self._timeout)
+        except ConnectError:
+            self._leave()
+            require_alive(self.target)
+            raise
         except KeyboardInterrupt:
             self._leave()
             raise Interrupted(f"interrupted while {self.calls:,} calls were being opened") from None
@@ -181,6 +185,12 @@ class Hold:
         return sum(count for name, count in self.status.items() if name not in ("OK", *_BY_CLIENT))
 
     @property
+    def last_ended(self) -> float | None:
+        """When the last call ended that has, by time.monotonic()."""
+        counts = self._counts()
+        return float(counts["last_finished_s"]) if counts["finished"] else None
+
+    @property
     def expired(self) -> int:
         """Calls that their deadline has ended."""
         return self.status["DEADLINE_EXCEEDED"]
@@ -283,6 +293,8 @@ def hold(
     *,
     calls: int,
     kind: str = "unary",
+    method: str | None = None,
+    request: Any = None,
     connections: int = 1,
     transport: str = DEFAULT_TRANSPORT,
     metadata: Mapping[str, str | int] | None = None,
@@ -299,12 +311,15 @@ def hold(
     `metadata` says how long they last. `send_first`: streams send one message before they fall silent.
     Leaving cancels what is left.
 
+    `method` and `request` as in gp.Load: of a service of one's own, whose calls have to last by themselves.
+    They carry the `metadata` given and nothing else.
+
     Raises InvalidRequest, ConnectError, ServerDied when the server dies meanwhile, Interrupted.
     """
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidRequest(f"metadata must be a dict of texts, not {units.shown(metadata)}")
     wanted = dict(metadata or {})
-    if not {str(key).lower() for key in wanted} & set(LASTING):
+    if method is None and not {str(key).lower() for key in wanted} & set(LASTING):
         wanted["grpcperf-hold"] = "2" if send_first else "1"
     most = 10_000_000
     held, opened = units.count(calls, "calls", high=most), units.count(connections, "connections", high=most)
@@ -314,6 +329,8 @@ def hold(
         )
     spec = Load(
         kind=kind,
+        method=method,
+        request=request,
         concurrency=held,
         connections=opened,
         transport=transport,

@@ -1,4 +1,5 @@
-"""Ctrl-C on the command line: it ends what is being measured, once, and what was measured is still told."""
+"""Ctrl-C and SIGTERM on the command line: they end what is being measured, once, and what was measured is
+still told."""
 
 from __future__ import annotations
 
@@ -6,43 +7,59 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
-# From the first Ctrl-C on, to end a run and its server and to tell the result: that takes 3 s at most, and to
-# be impatient meanwhile would lose what was measured.
+# From the first of them on, to end a run and its server and to tell the result: that takes 3 s at most, and
+# to be impatient meanwhile would lose what was measured.
 ENDING_S = 5.0
+# Where somebody else decides what becomes of the signal, that holds.
+_USUAL: dict[signal.Signals, Any] = {
+    signal.SIGINT: signal.default_int_handler,
+    signal.SIGTERM: signal.SIG_DFL,
+}
+_ours: list[signal.Signals] = []  # those that heard_once answers now
+
+
+@dataclass
+class Heard:
+    """What has been heard so far."""
+
+    terminated: bool = False  # the first that was heard was SIGTERM
+    until_s: float = 0.0
 
 
 @contextmanager
-def heard_once() -> Iterator[None]:
-    """Inside, Ctrl-C raises KeyboardInterrupt unless it follows another within ENDING_S. Does nothing where
-    somebody else decides what becomes of the signal."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        yield
-        return
-    ended_s = 0.0
+def heard_once() -> Iterator[Heard]:
+    """Inside, Ctrl-C and SIGTERM raise KeyboardInterrupt unless they follow another within ENDING_S."""
+    heard = Heard()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal ended_s
-        if time.monotonic() > ended_s:
-            ended_s = time.monotonic() + ENDING_S
-            signal.default_int_handler(number, frame)
+        if time.monotonic() > heard.until_s:
+            heard.until_s = time.monotonic() + ENDING_S
+            heard.terminated = number == signal.SIGTERM
+            signal.default_int_handler(signal.SIGINT, frame)
 
+    _ours[:] = [number for number, usual in _USUAL.items() if signal.getsignal(number) is usual]
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    signal.signal(signal.SIGINT, interrupt)
+    for number in _ours:
+        signal.signal(number, interrupt)
     try:
-        yield
+        yield heard
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in _ours:
+            signal.signal(number, _USUAL[number])
+        _ours.clear()
 
 
 def let_through() -> None:
     """Raises KeyboardInterrupt here for one that was put off until now (grpcperf_command)."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _USUAL)
 
 
 def ignore() -> None:
     """From here to the end of heard_once: what remains is to tell, and must be whole."""
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _ours:
+        signal.signal(number, signal.SIG_IGN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import threading
 import time
 from collections.abc import Mapping
@@ -12,17 +13,18 @@ from typing import Any, Self
 from grpcperf import _engine
 from grpcperf.descriptors import require_descriptors
 from grpcperf.engine import translated
-from grpcperf.errors import EngineError, Error, Interrupted, InvalidRequest
+from grpcperf.errors import ConnectError, EngineError, Error, Interrupted, InvalidRequest, ServerDied
 from grpcperf.progress import Progress
 from grpcperf.result import Result
 from grpcperf.schedule import engine_schedule
 from grpcperf.spec import Load
 from grpcperf.targets.target import Measurable, as_target, engine_tls
-from grpcperf.threads import require_client_threads
+from grpcperf.threads import require_client_threads, require_cpus
 
 PROBE_S = 5.0
 CONNECT_S = 10.0
 STEP_S = 0.1  # between two looks at a run that somebody waits for; its end is noticed at once
+DEATH_S = 0.5  # a process that closed its connections may be dying: how is known a little later
 INTERRUPT_S = 1.0  # what is waited for a run to end after Ctrl-C
 
 
@@ -42,7 +44,7 @@ class Peer:
 class Snapshot:
     """A run at one moment. `phase`: connect, warmup, measure, drain, ended; `elapsed_s` since the measured
     window began; measured calls `sent`, finished (`calls`), `ok` of them as OK, and `not_sent`; `p50_s` and
-    `p99_s` of latency in windows that are over (a run has 20 or more), 0 before the first is."""
+    `p99_s` of latency in windows that are over (a run has 20 or more), None before the first is."""
 
     phase: str
     elapsed_s: float
@@ -50,13 +52,18 @@ class Snapshot:
     ok: int
     sent: int = 0
     not_sent: int = 0
-    p50_s: float = 0.0
-    p99_s: float = 0.0
+    p50_s: float | None = None
+    p99_s: float | None = None
 
     @property
     def achieved_rate(self) -> float:
         """Measured calls sent per second so far."""
         return self.sent / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @classmethod
+    def from_engine(cls, raw: Mapping[str, Any]) -> Self:
+        """From the dict of Run.snapshot, where a latency of 0 is none."""
+        return cls(**{**raw, **{name: raw[name] or None for name in ("p50_s", "p99_s")}})
 
 
 class LoadRun:
@@ -98,7 +105,7 @@ class LoadRun:
     def snapshot(self) -> Snapshot:
         """How far it is."""
         with translated():
-            return Snapshot(**self._engine_run().snapshot())
+            return Snapshot.from_engine(self._engine_run().snapshot())
 
     def stop(self) -> None:
         """End it now: it drains, and result() then has what was measured. Returns at once."""
@@ -132,7 +139,7 @@ class LoadRun:
         try:
             with Progress(self.spec, progress) as bar, translated():
                 while not run.wait(STEP_S):
-                    bar.update(Snapshot(**run.snapshot()))
+                    bar.update(Snapshot.from_engine(run.snapshot()))
         except KeyboardInterrupt:
             raise self._interrupted(run) from None
 
@@ -155,6 +162,9 @@ class LoadRun:
         try:
             with translated():
                 raw = self._engine_run().result()
+        except ConnectError:
+            require_alive(self.target)
+            raise
         except EngineError:
             if not interrupted:
                 raise
@@ -259,7 +269,7 @@ _HISTOGRAMS = (
 )
 _COUNTS = (
     *("not_sent", "ok_in_window", "all_in_window", "messages_sent", "payload_sent", "messages_received"),
-    *("ahead", "connected", "reconnects", "connections_opened", "tls_resumed"),
+    *("ahead", "connected", "reconnects", "alive", "connections_opened", "tls_resumed"),
     *("bursts", "burst_calls", "largest_burst", "polls", "idle_polls"),
 )
 NOTHING: Mapping[str, Any] = {
@@ -301,6 +311,7 @@ def start(target: Measurable | str, spec: Load | None = None, **changes: Any) ->
     target.require_usable()
     require_descriptors(target, spec.most_connections)
     require_client_threads(spec.threads, spec.transport)
+    require_cpus(spec.cpus)
     try:
         return LoadRun(target, spec, probe(target))
     except KeyboardInterrupt:
@@ -340,8 +351,25 @@ def engine_client(target: Measurable, spec: Load, peer: Peer) -> dict[str, Any]:
 def probe(target: Measurable) -> Peer:
     """Look whether the target speaks HTTP/2, before a load would fail a million times.
 
-    Raises ConnectError naming the address and the cause: unknown host, refused, HTTP/1, TLS, silence.
+    Raises ConnectError naming the address and the cause: unknown host, refused, HTTP/1, TLS, silence;
+    ServerDied when its process is known to be dead.
     """
-    with translated():
-        found = _engine.probe(target.address, PROBE_S, engine_tls(target))
+    try:
+        with translated():
+            found = _engine.probe(target.address, PROBE_S, engine_tls(target))
+    except ConnectError:
+        require_alive(target)
+        raise
     return Peer(*(found[name] for name in ("resolved", "authority", "connect_s", "handshake_s", "settings")))
+
+
+def require_alive(target: Measurable) -> None:
+    """Raise ServerDied when it cannot be reached because its process has died, as far as that is known."""
+    if target.closed or target.pidfd < 0:
+        return
+    poll = select.poll()
+    poll.register(target.pidfd, select.POLLIN)
+    poll.poll(DEATH_S * 1e3)
+    target.require_usable()
+    if reason := target.death():
+        raise ServerDied(f"{target!r} died: {reason}")

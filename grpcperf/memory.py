@@ -38,6 +38,8 @@ def memory_per_call(
     levels: Sequence[int] = (0, 250, 500, 1000),
     *,
     kind: str = "unary",
+    method: str | None = None,
+    request: Any = None,
     metadata: Mapping[str, str | int] | None = None,
     repeats: int = 3,
     connections: int = 1,
@@ -51,7 +53,8 @@ def memory_per_call(
     `factory_or_target`: what makes a target, as gp.Server or `lambda: gp.Server("thread")`, called anew for
     each repeat and closed after it; or a target that runs, whose result is marked `warm`. In each repeat
     `connections` are opened first, so that they are not counted, and then ever more calls. `timeout` is that
-    of gp.hold, for each level. Other arguments are as in gp.hold.
+    of gp.hold, for each level. Other arguments are as in gp.hold: with `method` and `request` it is a call of
+    a service of one's own, which has to last by itself.
 
     The slope is by ordinary least squares over levels and repeats with an intercept for each repeat, its
     interval Student's (Draper and Smith 1998, 1.4). Raises InvalidRequest (also when the target holds no
@@ -64,6 +67,8 @@ def memory_per_call(
             target,
             calls=steps[-1],
             kind=kind,
+            method=method,
+            request=request,
             metadata=metadata,
             connections=connections,
             transport=transport,
@@ -80,7 +85,8 @@ def memory_per_call(
             held.end()
             note(0, lambda: 0, "after")
 
-    title = f"{kind} over {transport}, {connections:,} connection{'s' * (connections != 1)}"
+    what = kind if method is None else f"{kind} {method}"
+    title = f"{what} over {transport}, {connections:,} connection{'s' * (connections != 1)}"
     return _measured(factory_or_target, climb, steps, repeats, per="call", title=title)
 
 
@@ -89,6 +95,8 @@ def memory_per_connection(
     levels: Sequence[int] = (0, 100, 200, 400),
     *,
     kind: str | None = "bidi",
+    method: str | None = None,
+    request: Any = None,
     send_first: bool = True,
     metadata: Mapping[str, str | int] | None = None,
     repeats: int = 3,
@@ -113,6 +121,8 @@ def memory_per_connection(
                         target,
                         calls=more,
                         kind=kind or "unary",
+                        method=method,
+                        request=request,
                         metadata=metadata,
                         connections=more,
                         transport=transport,

@@ -6,13 +6,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpcperf.hold import hold
+from grpcperf.hold import Hold, hold
 from grpcperf.memory import memory_at_rest
 from grpcperf.memstats import MemStats
 from grpcperf.result import Status
 from grpcperf.targets.target import Measurable
 from grpcperf.units import format_bytes, format_number, format_seconds
 
+REFUSAL_S = 0.3  # from the first moment of a hold on: what ends then with an error was never held
+LOOK_S = 0.05  # between two looks at calls that are held
 PER_CALL = ("heap_alloc", "stack_inuse", "sys", "rss")
 
 
@@ -21,7 +23,8 @@ class HoldReport:
     """Calls at the moment when all were in flight, and the process's memory before, then, and after.
 
     `admitted` of them the server had, running or queued, when its memory was read. `hold_s` is how long they
-    were held, `release_s` how long they took to end once told to. Memory is None where the process is not
+    were held, `release_s` how long they took to end once told to. `lost` had been held when they ended with
+    an error, the first of them `lost_s` after the holding began. Memory is None where the process is not
     known.
     """
 
@@ -30,6 +33,8 @@ class HoldReport:
     queued: int = 0
     refused: int = 0
     admitted: int = 0
+    lost: int = 0
+    lost_s: float | None = None
     hold_s: float = 0.0
     release_s: float | None = None
     before: MemStats | None = None
@@ -62,6 +67,8 @@ class HoldReport:
             "running": self.running,
             "queued": self.queued,
             "refused": self.refused,
+            "lost": self.lost,
+            "lost_s": self.lost_s,
             "status": dict(self.ended),
             "hold_s": self.hold_s,
             "release_s": self.release_s,
@@ -75,6 +82,8 @@ class HoldReport:
             counts.append(f"{self.queued:,} were queued")
         if self.refused:
             counts.append(f"{self.refused:,} were refused")
+        if self.lost:
+            counts.append(f"{self.lost:,} ended with an error after {format_seconds(self.lost_s)}")
         times = f"held for {format_seconds(self.hold_s)}, ended in {format_seconds(self.release_s)}"
         lines = [f"{', '.join(counts)}; {times}"]
         if ended := ", ".join(f"{name} {count:,}" for name, count in self.ended.items() if name != "OK"):
@@ -95,6 +104,23 @@ class HoldReport:
         return "\n".join(lines)
 
 
+def _watch(held: Hold, report: HoldReport, started: float, seconds: float) -> None:
+    """Until the time is over, or all were lost. Calls that end with an error while the others are hardly
+    there were refused: the last of these were on their way when it began."""
+    while True:
+        ended, last = held.refused, held.last_ended
+        if ended > report.refused + report.lost and last is not None:
+            if last - started < REFUSAL_S:
+                report.refused = ended
+            else:
+                report.lost = ended - report.refused
+                report.lost_s = last - started if report.lost_s is None else report.lost_s
+        passed = time.monotonic() - started
+        if passed >= seconds or (report.lost and held.running + held.queued == 0):
+            return
+        time.sleep(min(LOOK_S, seconds - passed))
+
+
 def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> HoldReport:
     """Hold calls (the arguments of gp.hold) for some seconds, reading the target's memory on the way.
 
@@ -112,11 +138,10 @@ def hold_and_measure(target: Measurable, seconds: float, **arguments: Any) -> Ho
                 if target.pid is not None:
                     report.held = memory_at_rest(target)
                     report.admitted = held.admitted  # a deadline may have ended some by now
-                time.sleep(max(0.0, seconds - (time.monotonic() - started)))
+                _watch(held, report, started, seconds)
             except KeyboardInterrupt:
                 report.interrupted = True
             report.hold_s = time.monotonic() - started
-            report.refused = held.refused  # the last of them may have been on their way when it began
             report.running = max(0, min(report.running, held.calls - report.queued - report.refused))
             report.release_s = held.end()
             report.ended = held.status

@@ -64,7 +64,7 @@ class Load:
     arrival, steps, seed), whatever becomes of those before, with at most `max_in_flight` at a time. What
     then becomes of a call that finds no room is said by `catch_up`: "none" drops it at its intended time,
     "bounded" lets it wait for 100 ms, "full" to the end of the run. What was dropped is `not_sent`.
-    `steps` say how long the window is, unless `duration` or `calls` do.
+    `steps` say how long the window is, unless `calls` or a longer `duration` do: then the last rate goes on.
 
     `request` may be a pool, an iterable of requests: each message sent is drawn from it, as `seed`, its
     connection, its call's number on that and its own number in the call say. So may `request_size`, a list
@@ -319,6 +319,7 @@ class Load:
             self._set("duration", schedule.length_s(self.steps))
         if self.duration is not None:
             self._set("duration", units.seconds(self.duration, "duration", above=True))
+            self._check_steps_fit()
         elif self.calls is None:
             raise InvalidRequest(
                 "duration is None and calls is None: nothing would end the run; give one of them"
@@ -327,6 +328,16 @@ class Load:
             raise InvalidRequest(
                 f"calls={self.calls:,} of kind {self.kind!r} would never end: "
                 "give messages_per_stream or duration"
+            )
+
+    def _check_steps_fit(self) -> None:
+        if self.steps is None or self.duration is None:
+            return
+        wanted_s = schedule.length_s(self.steps)
+        if float(self.duration) < wanted_s * (1 - 1e-9):
+            raise InvalidRequest(
+                f"duration must be at least that of the steps ({units.format_seconds(wanted_s)}), "
+                f"not {units.format_seconds(float(self.duration))}: it would cut them; leave it out"
             )
 
     def _set(self, name: str, value: Any) -> None:

@@ -1,15 +1,15 @@
-"""Threads: whether there are enough for what is asked, told before the start. gRPC C core waits for ever on a
-thread of its own that could not be made."""
+"""Threads and their CPUs: whether there are enough for what is asked, told before the start. gRPC C core
+waits for ever on a thread of its own that could not be made."""
 
 from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from grpcperf import machine
-from grpcperf.errors import EngineError
+from grpcperf.errors import EngineError, InvalidRequest
 
 _MAY_EXCEED = 1 << 21 | 1 << 24  # CAP_SYS_ADMIN, CAP_SYS_RESOURCE
 
@@ -43,6 +43,14 @@ def require_client_threads(threads: int, transport: str) -> None:
 def require_server_threads() -> None:
     """For a native server, before any call: one for each CPU, a few beside them, and those of C core."""
     require_threads(4 + (os.cpu_count() or 1) + core_threads(), "a native server")
+
+
+def require_cpus(cpus: Collection[int] | None) -> None:
+    """Raise InvalidRequest for CPUs that this machine does not have."""
+    most = os.sysconf("SC_NPROCESSORS_CONF")
+    if cpus and max(cpus) >= most:
+        here = "only CPU 0" if most == 1 else f"CPUs 0 to {most - 1}"
+        raise InvalidRequest(f"cpus: this machine has {here}, not {max(cpus)}")
 
 
 def require_threads(needed: int, who: str) -> None:

@@ -390,9 +390,7 @@ def test_a_server_that_never_reads(transport, size):
 def test_without_a_deadline_silence_ends_with_the_run(transport):
     with Peer(each(lambda c, r: None)) as peer:
         begin = time.monotonic()
-        result = gp.load(
-            peer.address, transport=transport, concurrency=4, duration=0.2, warmup=0, drain=0.1
-        )
+        result = gp.load(peer.address, transport=transport, concurrency=4, duration=0.2, warmup=0, drain=0.1)
         assert time.monotonic() - begin < 1.5
     assert dict(result.status) == {"in_flight_at_end": 4}
     assert peer.requests == 4

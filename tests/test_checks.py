@@ -125,6 +125,40 @@ def test_a_number_that_is_not_told_is_judged_by_what_it_must_lie_between(text, v
     assert judged(few, text) == verdict
 
 
+FAILED = result_of([[]] * 20, failed=7)
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("p99<5ms", "failed"),
+        ("max>0", "failed"),
+        ("latency_mean_us<1", "failed"),
+        ("first_message_p50_us<1s", "failed"),
+        ("throughput_rps>10", "failed"),
+        ("throughput_rps>=0", "failed"),
+        ("mib_per_s>=0", "failed"),
+        ("errors==7", "passed"),
+        ("errors<7", "failed"),
+        ("status_UNAVAILABLE==7", "passed"),
+        ("offered_rate>1", "inconclusive"),  # of an open loop
+        ("error_latency_p50_us<1", "inconclusive"),
+    ],
+)
+def test_where_every_call_failed_no_latency_and_no_throughput_will_do(text, verdict):
+    assert judged(FAILED, text) == verdict
+
+
+def test_that_every_call_failed_is_said():
+    every = Finding(code="all_failed", severity="invalid", message="all 7 calls failed")
+    with pytest.raises(
+        CheckFailed, match=r"all 7 calls failed \(UNAVAILABLE 7\); wanted < 5 ms\n.*all_failed"
+    ):
+        result_of([[]] * 20, failed=7, findings=[every]).check(p99="<5ms")
+    with pytest.warns(InconclusiveWarning, match="p99 has no value"):  # nothing was measured that failed
+        result_of([[]] * 20).check(p99="<5ms")
+
+
 def test_an_interval_does_not_leave_what_was_measured():
     interval = STEADY.interval("p99")
     assert interval.high == STEADY.latency.max
@@ -238,8 +272,8 @@ def test_a_metric_that_is_no_text_is_refused(name):
         ("", "unknown metric ''"),
         ("p", "unknown metric 'p'"),
         ("p1000000000x", "unknown metric"),
-        ("p100", "the largest is 'max'"),
-        ("p105", "p10.5 has a point"),
+        ("p100", "the largest value is 'max'$"),
+        ("p105", "the percentile 10.5 has a point, as in p10.5"),
         ("latency_p100_us", "unknown metric"),
     ],
 )

@@ -330,7 +330,7 @@ def test_when_every_call_failed_it_failed(cli):
 def test_usage_errors_are_one_line_that_names_what_is_wrong(cli, arguments, named):
     for json_option in ([], ["--json"]):
         done = cli("load", *arguments, *json_option, code=2)
-        assert done.stdout == ""
+        assert bool(done.stdout) is bool(json_option)
         assert done.stderr.count("\n") == 1
         assert all(word in done.stderr for word in named), done.stderr
 

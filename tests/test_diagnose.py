@@ -40,6 +40,10 @@ def times(*lots):
 
 
 NOTHING = times()
+DEAD_AT_THE_END = windows([10_000] * 15) + [
+    one | {"start_s": 1.5 + i / 10, "ok": 0, "failed": one["ok"]}
+    for i, one in enumerate(windows([10_000] * 5))
+]
 
 
 def raw(**changes):
@@ -56,6 +60,8 @@ def raw(**changes):
         "stopped": False,
         "status": {"OK": 20_000},
         "connected": 2,
+        "alive": 2,
+        "reconnects": 0,
         "window_s": 2.0,
         "client_cpu_s": 1.0,
         "server_died": False,
@@ -82,7 +88,21 @@ def test_a_good_run_has_no_findings():
         ({}, {"interrupted": True}, "interrupted"),
         ({"status": {}}, {}, "no_calls"),
         ({"status": {"UNAVAILABLE": 5, "INTERNAL": 3}}, {}, "all_failed"),
-        ({"connected": 1}, {}, "fewer_connections_than_asked"),
+        ({"connected": 1, "alive": 1}, {}, "fewer_connections_than_asked"),
+        ({"status": {"OK": 20_000, "transport": 9}, "alive": 0}, {}, "connection_lost"),
+        (
+            {
+                "status": {"OK": 20_000, "transport": 9},
+                "alive": 0,
+                "reconnects": 1,
+                "windows": DEAD_AT_THE_END,
+            },
+            {},
+            "connection_lost",
+        ),
+        ({"status": {"OK": 20_000, "transport": 9}, "alive": 0, "reconnects": 1}, {}, "connections_cut"),
+        ({"status": {"OK": 20_000, "transport": 9}, "alive": 1}, {}, "connections_cut"),
+        ({"status": {"OK": 20_000, "transport": 9}, "reconnects": 2}, {}, "connections_cut"),
         ({"status": {"OK": 999}}, {}, "few_samples"),
         ({"ahead": 3}, {}, "messages_ahead"),
         ({"client_cpu_s": 1.9}, {}, "client_cpu_saturated"),
@@ -110,6 +130,8 @@ def test_each_finding_alone(changes, circumstances, expected):
         ({"client_cpu_s": 1.89}, {}),
         ({"client_cpu_s": None}, {}),
         ({"window_s": 0.0, "client_cpu_s": 1.0}, {}),
+        ({"reconnects": 5, "alive": 0}, {}),  # connections whose time was over, without a call lost
+        ({"status": {"OK": 20_000, "UNAVAILABLE": 9}, "reconnects": 2}, {}),  # answered, on wire
         ({"status": {"OK": 1000}}, {}),
         ({}, {"settings": {"max_concurrent_streams": None}}),
         ({}, {"settings": {}}),
@@ -313,7 +335,7 @@ def test_every_rule_tells_what_to_do(code):
 def test_only_the_client_and_missing_parts_make_a_result_invalid():
     assert {code for code, rule in RULES.items() if rule.severity == "invalid"} == {
         *("server_died", "interrupted", "no_calls", "all_failed", "fewer_connections_than_asked"),
-        *("few_finished", "server_silent"),
+        *("few_finished", "server_silent", "connection_lost"),
         *("client_cpu_saturated", "send_lag", "little_law_gap"),
     }
 

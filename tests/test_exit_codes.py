@@ -1,6 +1,6 @@
 """How every command exits: 0 ok, 1 an error or every call failed, 2 usage, 3 invalid or inconclusive under
---strict, 4 a check failed; 130 is tested in test_interrupts. And what it says: a line for each trouble, and
-under --json one document or none."""
+--strict, 4 a check failed; 130 and 143 are tested in test_interrupts. And what it says: a line for each
+trouble, and under --json always one document."""
 
 import json
 
@@ -36,6 +36,13 @@ def run(capsys, server, monkeypatch):
     return call
 
 
+def assert_failure(out, told):
+    """The document of a command that has nothing else to print: it says what stderr says."""
+    document = json.loads(out)
+    assert document["error"].split(" (see ")[0].removeprefix("grpcperf: ") in told[-1]
+    assert (document["valid"], document["findings"]) == (False, [])
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
 @pytest.mark.parametrize(
     ("arguments", "code", "lines"),
@@ -52,6 +59,8 @@ def run(capsys, server, monkeypatch):
         ((*QUICK, "--check", "p50<soon"), 2, 1),
         ((*QUICK, "--strict", "--check", "nonsense<1"), 2, 1),
         (("-c", "0"), 2, 1),
+        (("-d", "-1s"), 2, 1),
+        (("--cpus", "4000"), 2, 1),
         (("--nonsense",), 2, 1),
         ((*LATE, "--strict"), 3, 0),
         ((*LATE, "--strict", *KEPT), 3, 1),
@@ -60,6 +69,8 @@ def run(capsys, server, monkeypatch):
         ((*QUICK, "--strict", *BROKEN, *UNDECIDED), 4, 2),
         ((*LATE, "--strict", "--check", "max<1us"), 4, 1),
         ((*FAILING, "--check", "errors==0"), 4, 1),
+        ((*FAILING, "--check", "p99<5s"), 4, 1),  # there is none
+        ((*FAILING, "--check", "errors==8"), 1, 2),
     ],
     ids=lambda value: " ".join(value[-4:]) if isinstance(value, tuple) else None,
 )
@@ -68,8 +79,10 @@ def test_load(run, arguments, code, lines, more):
     assert (exited, len(told)) == (code, lines), told
     assert all(line.startswith("grpcperf") for line in told)
     measured = code != 2 and NOWHERE not in arguments
-    assert bool(out) is measured
-    if more and measured:
+    assert bool(out) is (measured or bool(more))
+    if more and not measured:
+        assert_failure(out, told)
+    elif more:
         unproven = "grpcperf-status=14" in arguments or "grpcperf-delay-us=250000" in arguments
         assert json.loads(out)["valid"] is not unproven
 
@@ -89,6 +102,8 @@ def test_load(run, arguments, code, lines, more):
         (("sweep", *LATE, "--repeats", "1"), 0, 0),
         (("sweep", *LATE, "--repeats", "1", "--strict"), 3, 0),
         (("compare", "/nowhere/a.jsonl", "/nowhere/b.jsonl"), 1, 1),
+        (("experiment", "run", "nonsense"), 2, 1),
+        (("experiment",), 2, 1),
         (("doctor",), 0, 0),
         (("doctor", "extra"), 2, 1),
         (("calibrate", "extra"), 2, 1),
@@ -102,6 +117,15 @@ def test_the_others(run, arguments, code, lines, more):
     exited, out, told = run(*arguments, *more)
     assert (exited, len(told)) == (code, lines), told
     assert all(line.startswith("grpcperf") for line in told)
-    assert bool(out) is (code in (0, 3) or (arguments[:1], code) == (("sweep",), 1))
-    if more and out:
+    done = code in (0, 3) or (arguments[:1], code) == (("sweep",), 1)
+    assert bool(out) is (done or bool(more))
+    if more and done:
         json.loads(out)
+    elif more:
+        assert_failure(out, told)
+
+
+def test_what_begins_with_a_minus_and_a_digit_is_a_value(run):
+    for option, value in (("-d", "-1s"), ("--warmup", "-.5"), ("--request-size", "-64KiB")):
+        _, _, (told,) = run("load", option, value)
+        assert f"not {value!r}" in told

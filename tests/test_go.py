@@ -411,9 +411,11 @@ def test_a_stopped_server_is_told_and_closes(within: Any, no_leftovers: None) ->
 # --- building it
 
 
-@pytest.mark.parametrize("version", ["abc", "9.9.9", "", "1.85", "1.85.0; rm", 1.85, None, "../1.85.0"])
+@pytest.mark.parametrize(
+    "version", ["abc", "9.9.9", "", "1.85", "1.85.0; rm", 1.85, None, "../1.85.0", "latest"]
+)
 def test_what_is_no_version_is_refused(version: Any) -> None:
-    with pytest.raises(gp.InvalidRequest, match="version must be one of grpc-go"):
+    with pytest.raises(gp.InvalidRequest, match=r"version must be one of grpc-go, .*go list -m -versions"):
         gp.GoServer(version)
     with pytest.raises(gp.InvalidRequest, match="version"):
         gp.GoServer.build(version)

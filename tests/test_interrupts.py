@@ -1,4 +1,5 @@
-"""Ctrl-C on the command line, at any moment: exit 130, one document, no traceback, no process left."""
+"""Ctrl-C and SIGTERM on the command line, at any moment: exit 130 and 143, one document, no traceback, no
+process left."""
 
 import json
 import os
@@ -36,10 +37,15 @@ def interrupt(process):
     os.killpg(process.pid, signal.SIGINT)
 
 
-def ended(process):
+def terminate(process):
+    """As timeout(1) or a supervisor does it: the command alone."""
+    os.kill(process.pid, signal.SIGTERM)
+
+
+def ended(process, code=130):
     """What it printed, when it ended as it should."""
     out, err = process.communicate(timeout=10)
-    assert process.returncode == 130, err
+    assert process.returncode == code, err
     assert err == "grpcperf: interrupted\n"
     return out
 
@@ -59,6 +65,36 @@ def test_while_the_package_is_imported(started, arguments):
     interrupt(process)
     document = json.loads(ended(process))
     assert document.get("findings") == ["interrupted"] or document["interrupted"]
+
+
+def test_sigterm_while_the_package_is_imported(started):
+    process = started(*LOAD, "--json", pause=0.3)
+    terminate(process)
+    assert json.loads(ended(process, 143))["findings"] == ["interrupted"]
+
+
+@pytest.mark.parametrize("arguments", [LOAD, ("hold", "--calls", 20, "--for", "60s")], ids=["load", "hold"])
+def test_sigterm_while_it_measures(cli, children, alive, within, arguments):
+    process = cli.start(*arguments, "--json")
+    assert within(5, lambda: children(process.pid))
+    time.sleep(1.2)
+    kids = descendants_of(process, children)
+    terminate(process)
+    time.sleep(0.02)
+    terminate(process)
+    document = json.loads(ended(process, 143))
+    assert document["calls"] >= 20
+    assert "interrupted" in document.get("findings", ()) or document["interrupted"]
+    assert all(within(3, lambda kid=kid: not alive(kid)) for kid in kids)
+
+
+def test_sigterm_where_ctrl_c_is_ignored(cli):
+    """As for a command in the background of a script."""
+    words = " ".join(map(str, (cli.command[0], "load", "-c", 2, "-d", "30s", "--warmup", 0, "--json")))
+    script = f"trap '' INT; {words} & sleep 1.5; kill $!; wait $!; echo $? >&2"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=30)
+    assert done.stderr.split() == ["grpcperf:", "interrupted", "143"]
+    assert "interrupted" in json.loads(done.stdout)["findings"]
 
 
 def test_while_the_package_is_imported_for_people(started):

@@ -149,9 +149,7 @@ def test_a_peak_is_exact_under_two_client_threads(model, kind):
 
 def test_a_pool_refuses_what_finds_no_room():
     with gp.Server(gp.Pool(4, queue=8)) as server:
-        result = gp.load(
-            server, concurrency=60, calls=300, warmup=0, metadata={"grpcperf-delay-us": "5000"}
-        )
+        result = gp.load(server, concurrency=60, calls=300, warmup=0, metadata={"grpcperf-delay-us": "5000"})
         counters = server.counters()
         assert counters.peak_running == 4
         assert result.status["OK"] + result.status["RESOURCE_EXHAUSTED"] == 300

@@ -23,7 +23,6 @@ def transport(request):
     return request.param
 
 
-
 def intended_within(spec, window_s):
     """Calls that the schedule of an even rate has in a window of that length."""
     times = intended_times(spec, 2 * math.ceil(window_s * spec.rate) + 100)
@@ -334,6 +333,7 @@ def test_an_overloaded_server_is_a_warning(transport):
 
 def test_snapshots_tell_rate_and_latency_so_far(server):
     with gp.start(server, rate=1000, duration=1.5, warmup=0.1) as run:
+        assert (run.snapshot().p50_s, run.snapshot().p99_s) == (None, None)
         time.sleep(1.2)
         now = run.snapshot()
         r = run.result()

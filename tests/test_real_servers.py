@@ -104,9 +104,7 @@ def test_large_messages_both_ways(server, transport):
 def test_compressed_messages(server, transport, within):
     before = server.counts()
     load(server, transport, calls=100, concurrency=4, request_size="64KiB", compression="gzip")
-    load(
-        server, transport, kind="bidi", messages_per_stream=5, calls=20, concurrency=4, compression="gzip"
-    )
+    load(server, transport, kind="bidi", messages_per_stream=5, calls=20, concurrency=4, compression="gzip")
     assert seen(server, before, within)["received"] == 200
 
 
@@ -270,3 +268,24 @@ def test_a_web_server_with_trailers_that_make_it_grpc(pages, transport):
         result = gp.load(web.address, transport=transport, calls=200, concurrency=10, warmup=0)
     assert dict(result.status) in ({"OK": 200}, {"UNKNOWN": 200})  # by the content-type it takes it for
     assert result.calls == 200
+
+
+@BOTH
+def test_calls_of_a_service_of_ones_own_are_held_and_cost_what_they_take(transport, within):
+    """Its calls last by themselves; nothing of ours is in their metadata."""
+    its = {"method": "/grpc.testing.BenchmarkService/Last", "request": b"1000000", "transport": transport}
+    with start(real_servers.grpcio) as own:
+        target = gp.Target(own.address, pid=own.pid)
+        with gp.hold(target, calls=8, **its) as held:
+            assert (held.running, held.refused) == (8, 0)
+            assert within(5, lambda: own.counts()["started"] == 8)
+            assert dict(held.spec.metadata) == {}
+        assert held.status == {"CANCELLED": 8}
+        assert within(5, lambda: own.counts()["finished"] == 8)
+        cost = gp.memory_per_call(target, [0, 4, 8, 12], repeats=1, **its)
+        connection = gp.memory_per_connection(
+            target, [0, 3, 6], repeats=1, kind="unary", send_first=False, **its
+        )
+    assert "/grpc.testing.BenchmarkService/Last" in cost.title
+    assert 0.7e6 < cost.rss.slope < 1.6e6
+    assert connection.rss.slope > 0.7e6

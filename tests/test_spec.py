@@ -231,7 +231,11 @@ def test_steps_are_holds_and_ramps_and_say_how_long_it_takes():
     assert spec.duration == 7.5
     assert spec.replace() == spec
     assert spec.replace(steps=[(5, 1)]).duration == 1
-    assert spec.replace(duration=3).duration == 3
+    assert spec.replace(duration=8).duration == 8
+    with pytest.raises(
+        InvalidRequest, match=r"duration must be at least that of the steps \(7.5 s\), not 3 s"
+    ):
+        spec.replace(duration=3)
     assert spec.replace(calls=9).duration is None
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert hash(spec) == hash(spec.replace())

@@ -6,6 +6,7 @@ import signal
 import time
 import warnings
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 
 import pytest
 
@@ -212,6 +213,26 @@ def test_closing_a_stopped_server_takes_at_most_two_seconds(alive):
     server.close()
     assert time.monotonic() - begin < 2.2
     assert not alive(server.pid)
+
+
+def test_a_stopped_server_that_is_asked_says_so_soon(within):
+    with gp.Server() as server:
+        os.kill(server.pid, signal.SIGSTOP)
+        assert within(2, lambda: "\nState:\tT" in Path(f"/proc/{server.pid}/status").read_text())
+        begin = time.monotonic()
+        with pytest.raises(gp.EngineError, match=r"does not answer: it is stopped .*gp.Target"):
+            server.memstats()
+        assert time.monotonic() - begin < 5
+        assert gp.Target(server.address, pid=server.pid).memstats().rss > 0
+        os.kill(server.pid, signal.SIGCONT)
+        assert server.memstats().rss > 0
+        assert server.counters().running == 0
+
+
+def test_cpus_that_are_not_there_are_refused():
+    for make in (gp.Server, lambda **how: gp.Process(["true"], **how)):
+        with pytest.raises(gp.InvalidRequest, match=r"cpus: this machine has .*, not 4000"):
+            make(cpus=[0, 4000])
 
 
 def test_a_dead_server_says_how_it_died_and_closes_quietly(within):

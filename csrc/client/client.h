@@ -73,6 +73,7 @@ void gp_client_peer_least(struct gp_client_peer *into, const struct gp_client_pe
 struct gp_client_stats {
     uint32_t connected;     /* connections established by connect */
     uint32_t reconnects;    /* of those that were lost */
+    uint32_t alive;         /* established now */
     uint64_t opened;        /* set up in all: the first, and those in place of others */
     uint64_t messages_sent; /* handed to the transport; unary calls' count too */
     uint64_t payload_sent;  /* their bytes, as they were given */

@@ -313,6 +313,7 @@ static void stats(const struct gp_client *base, struct gp_client_stats *stats)
 
     *stats = (struct gp_client_stats){.connected = client->connected,
                                       .reconnects = client->reconnects,
+                                      .alive = client->ready,
                                       .opened = (uint64_t)client->connected + client->reconnects,
                                       .messages_sent = client->messages_sent,
                                       .payload_sent = client->payload_sent,

@@ -286,8 +286,10 @@ static void add_live(const struct wire_client *client, struct gp_client_stats *s
         stats->payload_sent += of_link.payload_sent;
         stats->messages_received += of_link.messages_received;
         peer = peer_of(gp_wire_settings(link->wire));
-        if (gp_wire_ready(link->wire))
-            gp_client_peer_least(&stats->peer, &peer);
+        if (!gp_wire_ready(link->wire))
+            continue;
+        stats->alive++;
+        gp_client_peer_least(&stats->peer, &peer);
     }
 }
 

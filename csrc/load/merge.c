@@ -24,6 +24,7 @@ static void sum_worker(struct gp_run_result *result, const struct gp_worker *wor
 
     result->connected += worker->stats.connected;
     result->reconnects += worker->stats.reconnects;
+    result->alive += worker->stats.alive;
     result->ahead += generator->ahead;
     gp_client_peer_least(&result->peer, &worker->stats.peer);
     result->stopped |= generator->cut_by == GP_CEASE_STOP;

@@ -92,10 +92,10 @@ struct gp_run_result {
     /* Why calls ended badly, as far as the transport tells: of all calls, those of the warm-up too. */
     struct gp_client_cause causes[GP_CLIENT_CAUSES];
     size_t cause_count;
-    uint64_t connect_ns; /* all connections, from first to last */
-    uint32_t connected, reconnects;
-    struct gp_client_peer peer; /* at the end of the run (wire) */
-    uint64_t drain_ns;          /* how long the drain took */
+    uint64_t connect_ns;                   /* all connections, from first to last */
+    uint32_t connected, reconnects, alive; /* at the start, in place of lost ones, at the end */
+    struct gp_client_peer peer;            /* at the end of the run (wire) */
+    uint64_t drain_ns;                     /* how long the drain took */
     bool client_cpu_known, server_cpu_known;
     uint64_t client_cpu_ns, server_cpu_ns; /* in the measured window */
     uint64_t polls, idle_polls;            /* in the measured window, as gp_client_stats has them */

@@ -105,6 +105,7 @@ static int add_counts(PyObject *dict, const struct gp_run_result *r)
         {"idle_polls", r->idle_polls},
         {"connected", r->connected},
         {"reconnects", r->reconnects},
+        {"alive", r->alive},
         {"connections_opened", r->opened},
         {"tls_resumed", r->tls_resumed},
     };

@@ -53,7 +53,10 @@ def check_version(version: object) -> str:
     """The version without a leading v. Raises InvalidRequest."""
     text = version.strip().removeprefix("v") if isinstance(version, str) else ""
     if not re.fullmatch(r"1\.\d{1,4}\.\d{1,4}(-[0-9A-Za-z.-]{1,60})?", text):
-        raise InvalidRequest(f'version must be one of grpc-go, as "1.85.0", not {units.shown(version)}')
+        raise InvalidRequest(
+            f'version must be one of grpc-go, as "1.85.0" (`go list -m -versions {_MODULE}` tells which '
+            f"there are), not {units.shown(version)}"
+        )
     return text
 
 

@@ -15,10 +15,12 @@ from grpcperf.memstats import MemStats
 from grpcperf.targets.allocations import Counting
 from grpcperf.targets.child import ChildTarget, check_env, executable
 from grpcperf.targets.target import Counters, process_sample
+from grpcperf.threads import require_cpus
 from grpcperf.values import check_cpus
 
 _FILES_FD = 4  # where a child finds the first file that it is handed (csrc/process/child.h)
 ANSWER_S = 10.0  # settling takes up to 2 s, and 10,000 stacks are looked at page by page
+STOPPED_S = 2.5  # after that it may be stopped
 
 _T = TypeVar("_T")
 
@@ -58,6 +60,7 @@ class NativeChild(ChildTarget):
         for descriptor, option in enumerate(files or {}, start=_FILES_FD):
             argv += [option, f"/proc/self/fd/{descriptor}"]
         if (allowed := check_cpus(cpus)) is not None:
+            require_cpus(allowed)
             argv += ["--cpus", ",".join(map(str, allowed))]
         environment = {**os.environ, **check_env(env)}
         if self._counting is not None:
@@ -81,13 +84,13 @@ class NativeChild(ChildTarget):
     def memstats(self, settle: bool = False) -> MemStats:
         """Its memory, from inside and from the kernel. `settle`: trim the heap and let the numbers come to
         rest first, for at most 2 s; `.settled` says whether they did."""
-        inside = self._ask(lambda child: child.memstats(settle, ANSWER_S))
+        inside = self._ask_patiently(lambda child, timeout: child.memstats(settle, timeout))
         outside = self._ask(lambda child: process_sample(child.pid))
         return MemStats.from_native(inside | self._counted(), outside)
 
     def counters(self) -> Counters:
         """What its handlers have been doing, read at one moment."""
-        return Counters(**self._ask(lambda child: child.counters(ANSWER_S)))
+        return Counters(**self._ask_patiently(lambda child, timeout: child.counters(timeout)))
 
     def peek(self, timeout: float) -> dict[str, int | bool]:
         memory = self._ask(lambda child: child.memstats(False, timeout)) | self._counted()
@@ -107,6 +110,25 @@ class NativeChild(ChildTarget):
     def reset_peaks(self) -> None:
         """Start peak_running anew from what is running now."""
         self._ask(lambda child: child.reset_peaks(ANSWER_S))
+
+    def _ask_patiently(self, question: Callable[[_engine.Child, float], _T]) -> _T:
+        """For ANSWER_S, unless it is stopped: then it will not answer."""
+        try:
+            return self._ask(lambda child: question(child, STOPPED_S))
+        except EngineError:
+            if self._is_stopped():
+                raise EngineError(
+                    f"{self!r} does not answer: it is stopped (SIGSTOP, a debugger?); the kernel still tells "
+                    f'of it: gp.Target("{self.address}", pid={self.pid}).memstats(), and a gp.Sampler'
+                ) from None
+            return self._ask(lambda child: question(child, ANSWER_S - STOPPED_S))
+
+    def _is_stopped(self) -> bool:
+        try:
+            with open(f"/proc/{self.pid}/stat", encoding="utf-8", errors="replace") as file:
+                return file.read().rsplit(")", 1)[1].split()[0] in ("T", "t")
+        except (OSError, IndexError):
+            return False
 
     def _ask(self, question: Callable[[_engine.Child], _T]) -> _T:
         self.require_usable()

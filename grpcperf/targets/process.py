@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +18,7 @@ from grpcperf.targets.child import ChildTarget, check_env, executable
 from grpcperf.targets.expvar import check_url, read_memory
 from grpcperf.targets.ports import Ports, can_connect
 from grpcperf.targets.target import Counters, check_address, check_authority, process_sample
+from grpcperf.threads import require_cpus
 from grpcperf.tls import TLS, require_tls
 from grpcperf.values import check_cpus
 
@@ -58,6 +60,7 @@ class LaunchedChild(ChildTarget):
         if cwd is not None:
             argv += ["--folder", check_folder(cwd)]
         if (allowed := check_cpus(cpus)) is not None:
+            require_cpus(allowed)
             argv += ["--cpus", ",".join(map(str, allowed))]
         environment = {**os.environ, **check_env(env)}
         block = b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in environment.items())
@@ -208,8 +211,8 @@ class Process(LaunchedChild):
         timeout_s = units.seconds(timeout, "timeout", high=3600.0)
         self.tls = require_tls(tls)
         self.authority = check_authority(authority)
-        health, address = _parse_ready(ports.fill(ready))
-        self._expvar = _check_memstats(memstats, ports.fill(expvar))
+        health, address = _parse_ready(_filled(ports, ready, "ready"))
+        self._expvar = _check_memstats(memstats, _filled(ports, expvar, "expvar"))
         filled = {name: ports.fill(value) for name, value in check_env(env).items()}
         if address is not None and can_connect(address):
             raise EngineError(f"something listens at {address} already: it would be taken for {words[0]}")
@@ -287,6 +290,16 @@ def check_folder(folder: object) -> str:
     if isinstance(path, str) and path and "\0" not in path:
         return path
     raise InvalidRequest(f"cwd must be the path of a folder, not {units.shown(folder)}")
+
+
+def _filled(ports: Ports, text: str | None, name: str) -> str | None:
+    """With its ports; no address has braces. Raises InvalidRequest."""
+    filled = ports.fill(text)
+    if isinstance(filled, str) and (unknown := re.search(r"\{[^{}]*\}", filled)):
+        raise InvalidRequest(
+            f"{name}={units.shown(text)}: there is no {unknown[0]}; {{port}}, {{port2}}, ... are free ports"
+        )
+    return filled
 
 
 def _parse_ready(ready: object) -> tuple[bool, str | None]:

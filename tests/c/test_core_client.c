@@ -90,7 +90,7 @@ static void a_lost_server_is_unavailable_and_found_again(void)
         collect(client, &tally, 1, 50 * GP_NS_PER_MS);
         gp_client_stats(client, &stats);
     }
-    CHECK(stats.reconnects == 2 && stats.connected == 2);
+    CHECK(stats.reconnects == 2 && stats.connected == 2 && stats.alive == 2);
     gp_client_destroy(client);
     test_server_stop(&other);
 }

@@ -47,7 +47,7 @@ static void test_duration(const struct test_server *server)
     r = result_of(run);
     CHECK(r->window_ns == 300 * MS && r->windows.count >= 15);
     CHECK(r->classes[GP_CLASS_OK] > 100 && r->classes[GP_CLASS_OK] == sum_of_classes(r));
-    CHECK(r->connected == 1 && r->reconnects == 0 && r->connect_ns > 0);
+    CHECK(r->connected == 1 && r->reconnects == 0 && r->alive == 1 && r->connect_ns > 0);
     CHECK(r->client_cpu_known && r->client_cpu_ns > 0 && r->client_cpu_ns < 2 * r->window_ns);
     CHECK(r->server_cpu_known && r->server_cpu_ns > 0 && r->server_cpu_ns < 8 * r->window_ns);
     CHECK(r->messages_received <= r->all_in_window + 8 && r->messages_received + 8 >= r->all_in_window);

@@ -34,7 +34,7 @@ static void check_kind(enum gp_kind kind, uint64_t sent, uint64_t received)
         gp_client_stats(client, &stats);
         CHECK(stats.messages_sent == round * 64 * sent && stats.messages_received == round * 64 * received);
     }
-    CHECK(stats.connected == 1 && stats.reconnects == 0 && stats.retried == 0);
+    CHECK(stats.connected == 1 && stats.alive == 1 && stats.reconnects == 0 && stats.retried == 0);
     CHECK(stats.setups == 1 && stats.setup_min_ns > 0 && stats.setup_max_ns == stats.setup_sum_ns);
     CHECK(stats.peer.max_concurrent_streams > 64 && stats.polls > 0);
     gp_client_destroy(client);

@@ -89,6 +89,14 @@ def from_client(requests, context):
     return response(last)
 
 
+def lasting(request, context):
+    """Until it is cancelled, with as much memory as the request says in decimal."""
+    ended, kept = threading.Event(), b"x" * int(request or b"0")
+    context.add_callback(ended.set)
+    ended.wait(60)
+    return kept[:1]
+
+
 def from_server(request, context):
     note(request)
     answer = response(request)
@@ -131,6 +139,7 @@ def main():
     methods = {
         "UnaryCall": grpc.unary_unary_rpc_method_handler(counted(unary)),
         "StreamingCall": grpc.stream_stream_rpc_method_handler(counted(ping_pong)),
+        "Last": grpc.unary_unary_rpc_method_handler(counted(lasting)),
         "StreamingFromClient": grpc.stream_unary_rpc_method_handler(counted(from_client)),
         "StreamingFromServer": grpc.unary_stream_rpc_method_handler(counted(from_server)),
         "StreamingBothWays": grpc.stream_stream_rpc_method_handler(counted(both_ways)),
