@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         options = parser(_COMMANDS).parse_args(argv)
     except Usage as error:
         if sys.stderr is not None:
-            print(error, file=sys.stderr)
+            with suppress(OSError):
+                print(error, file=sys.stderr)
         _answer("--json" in (sys.argv if argv is None else argv), failure(error))
         return USAGE
     raise_soft_limit()

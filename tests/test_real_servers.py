@@ -288,4 +288,4 @@ def test_calls_of_a_service_of_ones_own_are_held_and_cost_what_they_take(transpo
         )
     assert "/grpc.testing.BenchmarkService/Last" in cost.title
     assert 0.7e6 < cost.rss.slope < 1.6e6
-    assert connection.rss.slope > 0.7e6
+    assert connection.fds.slope == 1  # its memory is warm by then
