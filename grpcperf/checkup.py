@@ -1,4 +1,5 @@
-"""`grpcperf doctor`: in words, what makes this machine a poor place to measure, and what to do about it."""
+"""The checkup of a machine, gp.doctor() and `grpcperf doctor`: in words, what makes it a poor place to
+measure, and what to do about it. Where it looks is in checkup_looks."""
 
 from __future__ import annotations
 
@@ -81,10 +82,10 @@ class Checkup:
 def doctor(sample_s: float = 0.5) -> Checkup:
     """Look at this machine for `sample_s` seconds (others' load, steal, swapping) and say what stands in the
     way of measuring. Changes nothing. Raises InvalidRequest for nonsense."""
-    from grpcperf import doctor_checks, environment, units
+    from grpcperf import checkup_looks, environment, units
 
     seconds = units.seconds(sample_s, "sample_s", above=True)
-    return Checkup(tuple(_all(doctor_checks.LOOKS, seconds)), environment.fingerprint())
+    return Checkup(tuple(_all(checkup_looks.LOOKS, seconds)), environment.fingerprint())
 
 
 def _all(looks: Any, sample_s: float) -> Iterator[Check]:

@@ -21,7 +21,7 @@ SCHEMA = 1
 
 
 @dataclass
-class Record:
+class Measured:
     """One measurement of a test; `number` counts those of the same test from 0."""
 
     test: str  # node id
@@ -38,12 +38,12 @@ class Record:
 class Session:
     """The records of a session, in the order they were made."""
 
-    records: list[Record] = field(default_factory=list)
+    records: list[Measured] = field(default_factory=list)
     unwritable = EngineError  # what writing raises
 
     def add(self, test: str, measured: Result | Comparison) -> None:
         number = sum(record.test == test for record in self.records)
-        self.records.append(Record(test, number, measured))
+        self.records.append(Measured(test, number, measured))
 
     def outcome(self, test: str, outcome: str) -> None:
         for record in self.records:
@@ -96,7 +96,7 @@ class Session:
         _write(path, document)
 
 
-def _summary_row(record: Record) -> tuple[str, ...]:
+def _summary_row(record: Measured) -> tuple[str, ...]:
     one = record.measured
     codes = " ".join(finding.code for finding in one.findings)
     if isinstance(one, Comparison):

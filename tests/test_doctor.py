@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 import grpcperf as gp
-from grpcperf import doctor_checks, environment, machine
+from grpcperf import checkup_looks, environment, machine
 
 # A server of 8 cores that is at rest, and has room.
 GOOD = {
@@ -158,7 +158,7 @@ def test_what_others_do_meanwhile(made, monkeypatch):
     times = iter([{"user": 0, "idle": 0, "steal": 0}, {"user": 20, "idle": 75, "steal": 5}])
     moved = iter([10, 15])
     monkeypatch.setattr(environment, "cpu_times", lambda: next(times))
-    monkeypatch.setattr(doctor_checks, "_swapped", lambda: next(moved))
+    monkeypatch.setattr(checkup_looks, "_swapped", lambda: next(moved))
     found = made({"proc/meminfo": GOOD["proc/meminfo"].replace("SwapTotal: 0", "SwapTotal: 2048")})
     told = {check.name: check.value for check in found.troubles}
     assert told["steal"].startswith("5.0% of the CPU time")

@@ -42,7 +42,7 @@ PYTHON_ROOMS: dict[str, str] = {
     "targets": "targets",
     "measure": "spec payloads metadata schedule descriptors load hold parked memory sampler result "
     "memory_cost progress dispatch",
-    "judge": "findings diagnose checks calibrate checkup doctor_checks environment",
+    "judge": "findings diagnose checks calibrate checkup checkup_looks environment",
     "compose": "sweep store results identity summary comparison search merge leaks",
     "look": "remarks views tables plot figures labels report sweep_page",
     "answer": "experiments codecs goclient",

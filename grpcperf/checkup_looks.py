@@ -1,4 +1,4 @@
-"""What the doctor looks at, from the software up to the network; LOOKS is the order in which it tells."""
+"""Where the checkup of a machine looks, from the software up to the network; LOOKS is their order."""
 
 from __future__ import annotations
 
