@@ -12,9 +12,9 @@ from grpcperf.memstats import MemStats, from_go
 from grpcperf.targets.child import READY_S, check_env
 from grpcperf.targets.expvar import fetch, fetch_bytes
 from grpcperf.targets.keepalive import Keepalive, require_keepalive
-from grpcperf.targets.limits import Limit, parse_limits
+from grpcperf.targets.limits import Limit, limit_options, parse_limits
 from grpcperf.targets.process import COMMAND_FILES_FD, LaunchedChild
-from grpcperf.targets.server import check_behaviour, clients_tls, tls_files
+from grpcperf.targets.server import behaviour_options, clients_tls, tls_files
 from grpcperf.targets.target import Counters
 from grpcperf.tls import TLS
 
@@ -86,11 +86,11 @@ class GoServer(LaunchedChild):
             window=_size(window, "window", low=_LEAST_WINDOW),
             max_message=_size(max_message, "max_message", low=1),
         )
-        arguments += _keepalive(keepalive)
-        for limit in parse_limits(limits):
-            arguments += ["--limit", str(limit)]
-        for key, value in check_behaviour({} if behaviour is None else behaviour).items():
-            arguments += ["--behaviour", f"{key}={value}"]
+        arguments += [
+            *_keepalive(keepalive),
+            *limit_options(parse_limits(limits)),
+            *behaviour_options(behaviour),
+        ]
         files = tls_files(tls)
         for descriptor, option in enumerate(files, start=COMMAND_FILES_FD):
             arguments += [option, f"/proc/self/fd/{descriptor}"]

@@ -125,6 +125,11 @@ def _parse_rate(text: str, per_s: str, *options: str) -> Rate:
     )
 
 
+def limit_options(limits: Iterable[Limit]) -> list[str]:
+    """As a server's command line has them."""
+    return [part for limit in limits for part in ("--limit", str(limit))]
+
+
 def parse_limits(limits: Iterable[Limit | str]) -> tuple[Limit, ...]:
     """Limits in the order given. Raises InvalidRequest."""
     if isinstance(limits, str | Limit) or not isinstance(limits, Iterable):

@@ -12,7 +12,7 @@ from grpcperf.targets.allocations import Counting
 from grpcperf.targets.channel_args import check_channel_args, engine_args, refuse_twice
 from grpcperf.targets.child import executable
 from grpcperf.targets.keepalive import Keepalive, require_keepalive
-from grpcperf.targets.limits import Limit, parse_limits
+from grpcperf.targets.limits import Limit, limit_options, parse_limits
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild
 from grpcperf.targets.target import Measurable, as_target, engine_tls
@@ -81,9 +81,7 @@ class Server(NativeChild):
         self.limits = parse_limits(limits)
         if count_allocations:
             self._counting = Counting()
-        arguments = ["--model", str(self.model)]
-        for limit in self.limits:
-            arguments += ["--limit", str(limit)]
+        arguments = ["--model", str(self.model), *limit_options(self.limits)]
         if max_concurrent_streams is not None:
             streams = units.count(max_concurrent_streams, "max_concurrent_streams")
             arguments += ["--max-concurrent-streams", str(streams)]
@@ -94,8 +92,7 @@ class Server(NativeChild):
         if self.keepalive is not None and (option := self.keepalive.tcp_option()) is not None:
             _require_tcp(listen)
             arguments += ["--tcp-keepalive", option]
-        for key, value in check_behaviour({} if behaviour is None else behaviour).items():
-            arguments += ["--behaviour", f"{key}={value}"]
+        arguments += behaviour_options(behaviour)
         files = tls_files(tls)
         self.forward = None if forward is None else _next_server(forward, listen, port)
         if self.forward is not None:
@@ -209,8 +206,10 @@ def server_executable() -> Path:
     return executable("grpcperf-server")
 
 
-def check_behaviour(behaviour: Mapping[str, int | str]) -> dict[str, str]:
-    """What a server's calls do by default, under the names of the metadata. Raises InvalidRequest."""
+def behaviour_options(behaviour: Mapping[str, int | str] | None) -> list[str]:
+    """What a server's calls do by default, as its command line has it. Raises InvalidRequest."""
+    if behaviour is None:
+        return []
     if not isinstance(behaviour, Mapping):
         raise InvalidRequest(
             f"behaviour must be a dict such as {{'delay-us': 20000}}, not {units.shown(behaviour)}"
@@ -219,8 +218,9 @@ def check_behaviour(behaviour: Mapping[str, int | str]) -> dict[str, str]:
     refuse_unknown(short, BEHAVIOURS, "behaviour")
     if len(short) < len(behaviour):
         raise InvalidRequest(f"behaviour names something twice: {', '.join(map(str, behaviour))}")
-    checked = {}
+    options = []
     for name, key in short.items():
         high = {"hold": 2, "observe-cancel": 1, "status": 16}.get(name, 2**40)
-        checked[f"grpcperf-{name}"] = str(units.count(behaviour[key], f"behaviour {name}", low=0, high=high))
-    return checked
+        number = units.count(behaviour[key], f"behaviour {name}", low=0, high=high)
+        options += ["--behaviour", f"grpcperf-{name}={number}"]
+    return options
