@@ -7,7 +7,6 @@ import threading
 import time
 
 import pytest
-
 from conftest import wait_within
 
 import grpcperf as gp
