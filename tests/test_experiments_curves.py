@@ -66,7 +66,8 @@ def test_options_are_held_against_the_defaults() -> None:
     none, core = report.rows
     assert none["value"] == "defaults"
     assert core["client_cpu_us_per_call"] > 2 * none["client_cpu_us_per_call"]
-    assert none["throughput_ratio_low"] <= 1 <= none["throughput_ratio_high"]
+    assert none["throughput_ratio_low"] < 1.5  # one in twenty such intervals is beside 1
+    assert none["throughput_ratio_high"] > 0.7
     assert "syscalls_per_call" in report.skipped
 
 
