@@ -4,7 +4,8 @@
 # run against what a user would have. Builds are incremental in build/. PYTHON=... chooses another interpreter.
 
 PYTHON ?= python3
-# Test files run side by side: most of them wait. They count and compare; nothing is timed.
+# Test files run side by side: most of them wait. They count and compare; nothing is timed. What fails is run once more,
+# for the machines of CI are crowded: the last line says how many were, and a test that fails twice has failed.
 WORKERS ?= 3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -33,7 +34,7 @@ test-c: $(BIN)/.dev build/asan/build.ninja ## the C tests, under AddressSanitize
 	meson test -C build/asan --print-errorlogs --no-rebuild
 
 test-py: install ## the Python tests, against the installed package
-	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile
+	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --reruns 1
 
 lint: $(BIN)/.dev ## ruff, mypy, clang-format
 	$(BIN)/ruff check grpcperf grpcperf_command.py tests

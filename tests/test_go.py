@@ -361,6 +361,7 @@ def test_reading_it_leaves_nothing_behind(go: Any, within: Any) -> None:
         go.counters()
         go.memstats()
     assert within(2, lambda: go.memstats().goroutines <= before)
+    assert within(5, lambda: go.counters().running == 0)
     go.reset_peaks()
     assert go.counters().peak_running == 0
 

@@ -208,11 +208,12 @@ def test_a_hold_grows_on_the_connections_it_has(server):
         assert held.wait(2)
 
 
-def test_the_peak_is_that_of_all_holds():
+def test_the_peak_is_that_of_all_holds(within):
     with gp.Server() as server:
         with gp.hold(server, calls=300, connections=2), gp.hold(server, calls=211):
             pass
         assert server.counters().peak_running == 511
+        assert within(5, lambda: server.counters().running == 0)  # the server has heard of their end
         server.reset_peaks()
         with gp.hold(server, calls=70) as held:
             held.release()

@@ -103,6 +103,7 @@ def test_what_runs_waits_and_is_refused(within, model, limits, running, queued, 
     with gp.Server(model, limits=limits) as server:
         before = server.memstats().tasks
         for kind in KINDS:
+            assert within(5, lambda: server.counters().running == 0)
             server.reset_peaks()
             with gp.hold(server, calls=40, kind=kind) as held:
                 # The block begins when all are there; a thread may still be on its way to the next in line.
