@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from grpcperf import goclient, machine
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.experiments.curves import times
+from grpcperf.experiments.drawing import over_names
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
-from grpcperf.figures import from_zero, look
+from grpcperf.figures import from_zero
 from grpcperf.load import load
 from grpcperf.spec import PICKS, TRANSPORTS
 from grpcperf.targets import Measurable
@@ -261,15 +262,12 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, metric: str, label: str) -> None:
-    names = list(dict.fromkeys(f"{row['connections']}x{row['workers']}" for row in report.rows))
-    for at, client in enumerate(dict.fromkeys(row["client"] for row in report.rows)):
-        rows = [row for row in _usual(report, client) if row[metric] is not None]
-        places = [names.index(f"{row['connections']}x{row['workers']}") for row in rows]
-        ax.plot(places, [row[metric] for row in rows], label=client, **look(at))
-    ax.set_xticks(range(len(names)), names)
+    groups = {
+        client: _usual(report, client) for client in dict.fromkeys(row["client"] for row in report.rows)
+    }
+    over_names(ax, report.rows, groups, lambda row: f"{row['connections']}x{row['workers']}", metric)
     ax.set_xlabel("connections and workers")
     from_zero(ax, label)
-    ax.legend()
 
 
 EXPERIMENT = Experiment(

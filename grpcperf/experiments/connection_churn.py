@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.curves import times
+from grpcperf.experiments.drawing import over_names
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
-from grpcperf.figures import from_zero, look
+from grpcperf.figures import from_zero
 from grpcperf.load import load
 from grpcperf.result import Finding, Result
 from grpcperf.targets import Measurable, Target
@@ -144,16 +145,11 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, metric: str, label: str) -> None:
-    names = list(dict.fromkeys(str(row["calls_per_connection"]) for row in report.rows))
-    lines = dict.fromkeys((row["server"], row["security"]) for row in report.rows)
-    for at, (server, how) in enumerate(lines):
-        rows = [row for row in report.select(server=server, security=how) if row[metric] is not None]
-        places = [names.index(str(row["calls_per_connection"])) for row in rows]
-        ax.plot(places, [row[metric] for row in rows], label=f"{server}, {how}", **look(at))
-    ax.set_xticks(range(len(names)), names)
+    kinds = dict.fromkeys((row["server"], row["security"]) for row in report.rows)
+    groups = {f"{server}, {how}": report.select(server=server, security=how) for server, how in kinds}
+    over_names(ax, report.rows, groups, lambda row: str(row["calls_per_connection"]), metric)
     ax.set_xlabel("calls on each connection")
     from_zero(ax, label)
-    ax.legend()
 
 
 EXPERIMENT = Experiment(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.report import Report
@@ -36,4 +36,21 @@ def lines(
         for row in own:
             if row.get(f"{y}_low") is not None:
                 ax.vlines(row[x], row[f"{y}_low"], row[f"{y}_high"], color=style["color"], alpha=0.5)
+    ax.legend()
+
+
+def over_names(
+    ax: Axes,
+    rows: Sequence[Mapping[str, Any]],
+    groups: Mapping[str, Sequence[Mapping[str, Any]]],
+    name: Callable[[Mapping[str, Any]], str],
+    y: str,
+) -> None:
+    """A line of column `y` for each group, over places that have names: those of all `rows`, as they
+    come."""
+    names = list(dict.fromkeys(map(name, rows)))
+    for at, (label, group) in enumerate(groups.items()):
+        known = [row for row in group if row[y] is not None]
+        ax.plot([names.index(name(row)) for row in known], [row[y] for row in known], label=label, **look(at))
+    ax.set_xticks(range(len(names)), names)
     ax.legend()
