@@ -1,7 +1,15 @@
 """The experiments of the throughput curves, in very small sizes: their rows, and shapes by ratio or count."""
 
+import os
+
 import pytest
 from experiment_reports import report_of
+
+import grpcperf as gp
+from grpcperf.experiments import Kit, curves
+from grpcperf.experiments.kit import server_kind
+from grpcperf.experiments.places import Places, places
+from grpcperf.progress import SweepProgress
 
 SMALL = {"duration": 0.08, "repeats": 1}
 
@@ -90,3 +98,32 @@ def test_curves_under_other_conditions() -> None:
     )
     assert all(row["latency_p50_us"] > 11_000 and row["errors"] == 0 for row in report.rows)
     assert all(row["tls"] is True and row["distance_ms"] == 5.0 for row in report.rows)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+@pytest.mark.parametrize("name", ["native", "grpc-go"])
+def test_pinned_servers_leave_the_client_a_cpu(name: str) -> None:
+    """The affinity is the kernel's word, not ours."""
+    with (
+        SweepProgress(None, False) as bar,
+        curves.under(Kit("quick", bar), {**curves.CONDITIONS, "pinned": True}, server_kind(name)) as (
+            target,
+            asked,
+        ),
+    ):
+        assert target.pid
+        all_tasks = [os.sched_getaffinity(int(one)) for one in os.listdir(f"/proc/{target.pid}/task")]
+        assert gp.load(target, duration=0.05, **asked).errors == 0
+    assert not set.union(*all_tasks) & set(asked["cpus"])
+    assert set.union(*all_tasks) | set(asked["cpus"]) == os.sched_getaffinity(0)
+
+
+def test_one_cpu_cannot_be_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SweepProgress(None, False) as bar:
+        kit = Kit("quick", bar)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+        assert places(kit, pinned=True) == Places()
+        assert list(kit.skipped) == ["pinned"]
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3, 5})
+        assert places(kit, pinned=True) == Places(server=[3, 5], client=[1])
+        assert places(kit, pinned=False) == Places()

@@ -28,9 +28,10 @@ def measure(
     repeats: int,
     **conditions: Any,
 ) -> Iterator[Row]:
-    """The closed loop at each concurrency, then an open loop at fractions of the best of them."""
+    """The closed loop at each concurrency, then an open loop at fractions of the best of them. Server and
+    client are pinned apart, or the client could not be on time at the higher fractions."""
     for server in kit.servers(servers):
-        with under(conditions, server) as (target, asked):
+        with under(kit, conditions, server) as (target, asked):
             how = {"duration": duration, "warmup": duration / 4, "request_size": 16, **asked}
             best = 0.0
             for callers in concurrency:
@@ -135,6 +136,7 @@ EXPERIMENT = Experiment(
         "duration": 0.25,
         "repeats": 1,
         **CONDITIONS,
+        "pinned": True,
     },
     full={
         "servers": ["native", "native:thread", "grpc-go"],
@@ -143,6 +145,7 @@ EXPERIMENT = Experiment(
         "duration": 2.0,
         "repeats": 5,
         **CONDITIONS,
+        "pinned": True,
     },
     source="10 cores: 12,421 · 32,715 · 66,541 · 92,493 · 122,073 calls/s with 1 to 256 callers, "
     "p50 79 → 2,090 µs",

@@ -28,7 +28,7 @@ def measure(
 ) -> Iterator[Row]:
     """One server for all points; the requests are large or small, the replies small."""
     for server in kit.servers(servers):
-        with under(conditions, server) as (target, how):
+        with under(kit, conditions, server) as (target, how):
             for size in request_sizes:
                 for count in connections:
                     kit.say(server=server.name, request_size=size, connections=count)

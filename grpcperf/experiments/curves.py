@@ -9,6 +9,7 @@ from typing import Any
 
 from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Kit, Row, ServerKind
+from grpcperf.experiments.places import places
 from grpcperf.load import load
 from grpcperf.result import Result
 from grpcperf.targets import Link, Measurable
@@ -20,8 +21,8 @@ METRICS = (
 )
 
 # Parameters of every curve, with what they are unless they are given: TLS, compression of requests ("gzip"),
-# threads of the server (GOMAXPROCS), CPU and waiting of each handler, and the distance of the server, one
-# way.
+# threads of the server (GOMAXPROCS), CPU and waiting of each handler, the distance of the server, one way,
+# and whether server and client have CPUs of their own.
 CONDITIONS: dict[str, Any] = {
     "tls": False,
     "compression": None,
@@ -29,19 +30,26 @@ CONDITIONS: dict[str, Any] = {
     "busy_us": 0,
     "delay_us": 0,
     "distance_ms": 0.0,
+    "pinned": False,
 }
 
 
 @contextmanager
-def under(conditions: Mapping[str, Any], server: ServerKind) -> Iterator[tuple[Measurable, dict[str, Any]]]:
-    """A server under these conditions, and the arguments of loads on it."""
+def under(
+    kit: Kit, conditions: Mapping[str, Any], server: ServerKind
+) -> Iterator[tuple[Measurable, dict[str, Any]]]:
+    """A server under these conditions, and the arguments of loads on it. Of a server of the user's only the
+    client can be pinned."""
+    where = places(kit, pinned=conditions["pinned"])
     behaviour = {"busy-us": conditions["busy_us"], "delay-us": conditions["delay_us"]}
     both = {
         "behaviour": {name: value for name, value in behaviour.items() if value},
         "tls": TLS.self_signed() if conditions["tls"] else None,
+        "cpus": where.server,
     }
     threads = conditions["threads"]
-    if not (server.is_go or server.is_native) and told(conditions).keys() - {"compression", "distance_ms"}:
+    of_server = told(conditions).keys() - {"compression", "distance_ms", "pinned"}
+    if of_server and not (server.is_go or server.is_native):
         raise InvalidRequest(f"{server.name}: conditions of a server hold for those started by name")
     if threads and server.name not in ("native", *((server.name,) if server.is_go else ())):
         raise InvalidRequest(f"{server.name}: its threads cannot be set; give native or grpc-go")
@@ -51,7 +59,7 @@ def under(conditions: Mapping[str, Any], server: ServerKind) -> Iterator[tuple[M
         target: Measurable = stack.enter_context(server.start(go=go, native=native, **both))
         if conditions["distance_ms"]:
             target = stack.enter_context(Link(target, delay=conditions["distance_ms"] / 1e3))
-        yield target, {"compression": conditions["compression"]}
+        yield target, {"compression": conditions["compression"], "cpus": where.client}
 
 
 def told(conditions: Mapping[str, Any]) -> Row:

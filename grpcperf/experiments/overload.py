@@ -151,7 +151,7 @@ EXPERIMENT = Experiment(
         "offered": [0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0],
         "threads": 16,
         "work_ms": 10.0,
-        "duration": 5.0,
+        "duration": 3.0,
         "repeats": 3,
     },
     source="a limit of 1,500 calls/s; at the peak 12.7 % of the less important calls were degraded",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.places import Places, places
 from grpcperf.experiments.readings import microseconds
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, steps_axis
@@ -37,11 +38,13 @@ def measure(
     wait_s: float,
     rate: float,
     duration: float,
+    pinned: bool,
     repeats: int,
 ) -> Iterator[Row]:
     """`calls` in flight on average, each for `wait_s`: by Little's law they come, and wake, at the rate
     calls / wait_s. `threads` are GOMAXPROCS, or completion-queue threads. The light load is an open loop of
-    `rate` calls per second that do not wait."""
+    `rate` calls per second that do not wait. Pinned: server and clients on CPUs of their own."""
+    where = places(kit, pinned=pinned)
     for server in kit.servers(servers):
         if server.is_native and server.name != "native":
             kit.skip(server.name, "its calls have threads of their own")
@@ -49,21 +52,31 @@ def measure(
         for count in threads:
             kit.say(server=server.name, threads=count)
             plan = (calls, wait_s, rate, duration)
-            row = kit.repeat(repeats, lambda: _one(kit, server, count, *plan))  # noqa: B023
+            row = kit.repeat(repeats, lambda: _one(kit, server, count, where, *plan))  # noqa: B023
             about = {"server": server.name, "calls": calls, "threads": count}
             yield about | {"wakes_per_s": calls / wait_s} | row
 
 
 def _one(
-    kit: Kit, server: ServerKind, threads: int, calls: int, wait_s: float, rate: float, duration: float
+    kit: Kit,
+    server: ServerKind,
+    threads: int,
+    where: Places,
+    calls: int,
+    wait_s: float,
+    rate: float,
+    duration: float,
 ) -> Row:
     warmup = 1.25 * wait_s  # by then as many are in flight as will be
     with (
-        server.start(native={"model": Async(threads)}, go={"gomaxprocs": threads}) as target,
+        server.start(
+            native={"model": Async(threads)}, go={"gomaxprocs": threads}, cpus=where.server
+        ) as target,
         start(
             target,
             rate=calls / wait_s,
             max_in_flight=calls * ROOM,
+            cpus=where.client,
             metadata={"grpcperf-delay-us": round(wait_s * 1e6)},
             warmup=warmup,
             duration=duration,
@@ -72,7 +85,7 @@ def _one(
     ):
         time.sleep(warmup)
         before = _switches(target)
-        probe = load(target, rate=rate, warmup=0, duration=duration)
+        probe = load(target, rate=rate, cpus=where.client, warmup=0, duration=duration)
         after = _switches(target)
         result = waiting.result()
     kit.note(probe, f"{server.name}, {threads} threads, the light load")
@@ -166,6 +179,7 @@ EXPERIMENT = Experiment(
         "wait_s": 0.2,
         "rate": 2500.0,
         "duration": 0.5,
+        "pinned": True,
         "repeats": 1,
     },
     full={
@@ -174,7 +188,8 @@ EXPERIMENT = Experiment(
         "calls": 10_000,
         "wait_s": 4.0,
         "rate": 2000.0,
-        "duration": 8.0,
+        "duration": 5.0,
+        "pinned": True,
         "repeats": 3,
     },
     source="left open by the article",

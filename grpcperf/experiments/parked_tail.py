@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.places import Places, places
 from grpcperf.experiments.readings import microseconds, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero
@@ -26,23 +27,35 @@ if TYPE_CHECKING:
 
 
 def measure(
-    kit: Kit, *, servers: Sequence[Any], calls: Sequence[int], rate: float, duration: float, repeats: int
+    kit: Kit,
+    *,
+    servers: Sequence[Any],
+    calls: Sequence[int],
+    rate: float,
+    duration: float,
+    pinned: bool,
+    repeats: int,
 ) -> Iterator[Row]:
     """A fresh server for each number of parked calls, which are on a connection of their own; the probe is an
-    open loop of `rate` calls per second, whose latency is from the intended time."""
+    open loop of `rate` calls per second, whose latency is from the intended time. Pinned: server and
+    client on CPUs of their own."""
+    where = places(kit, pinned=pinned)
     for server in kit.servers(servers):
         for count in calls:
             kit.say(server=server.name, calls=count)
-            row = kit.repeat(repeats, lambda: _one(kit, server, count, rate, duration))  # noqa: B023
+            row = kit.repeat(repeats, lambda: _one(kit, server, count, where, rate, duration))  # noqa: B023
             yield {"server": server.name, "calls": count} | row
 
 
-def _one(kit: Kit, server: ServerKind, calls: int, rate: float, duration: float) -> Row:
-    with server.start() as target, hold(target, calls=calls, timeout=60) if calls else nullcontext() as held:
+def _one(kit: Kit, server: ServerKind, calls: int, where: Places, rate: float, duration: float) -> Row:
+    with (
+        server.start(cpus=where.server) as target,
+        hold(target, calls=calls, timeout=60) if calls else nullcontext() as held,
+    ):
         if held is not None:
             require_running(kit, server.name, held.running, calls)
         start = target.memstats()
-        result = load(target, rate=rate, duration=duration, warmup=duration / 4)
+        result = load(target, rate=rate, cpus=where.client, duration=duration, warmup=duration / 4)
         after = target.memstats()
         settled = memory_at_rest(target)  # of a Go server two collections, with all those calls there
     kit.note(result, f"{server.name}, {calls:,} parked")
@@ -128,13 +141,15 @@ EXPERIMENT = Experiment(
         "calls": [0, 2000],
         "rate": 2000.0,
         "duration": 0.7,
+        "pinned": True,
         "repeats": 1,
     },
     full={
         "servers": ["native", "native:thread", "grpc-go@1.46.2", "grpc-go"],
         "calls": [0, 100, 1000, 10_000],
         "rate": 2000.0,
-        "duration": 5.0,
+        "duration": 3.0,
+        "pinned": True,
         "repeats": 5,
     },
     source="left open by the article",

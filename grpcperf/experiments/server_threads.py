@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.curves import times
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
+from grpcperf.experiments.places import Places, places
 from grpcperf.experiments.report import Report
 from grpcperf.load import load
 from grpcperf.plot import lines
@@ -31,35 +31,32 @@ def measure(
 ) -> Iterator[Row]:
     """A server of its own for each number of threads. Pinned: server and client on CPUs of their own, where
     there are two or more."""
-    cpus = sorted(os.sched_getaffinity(0))
     for server in kit.servers(servers):
         if not server.is_go and server.name != "native":
             kit.skip(server.name, "its threads cannot be set")
             continue
         for pin in pinned:
-            if pin and len(cpus) < 2:
-                kit.skip("pinned", "there is one CPU only")
+            where = places(kit, pinned=pin)
+            if pin and where == Places():
                 continue
             for count in threads:
                 kit.say(server=server.name, threads=count, pinned=pin)
 
-                def one(count: int = count, pin: bool = pin) -> Row:
-                    places = (cpus[1:], cpus[:1]) if pin else (None, None)
+                def one(count: int = count, where: Places = where) -> Row:
                     asked = {"concurrency": concurrency, "request_size": request_size}
-                    return _one(kit, server, count, places, asked, duration)  # noqa: B023
+                    return _one(kit, server, count, where, asked, duration)  # noqa: B023
 
                 yield {"server": server.name, "threads": count, "pinned": pin, **kit.repeat(repeats, one)}
 
 
 def _one(
-    kit: Kit, server: ServerKind, threads: int, places: Any, asked: dict[str, Any], duration: float
+    kit: Kit, server: ServerKind, threads: int, where: Places, asked: dict[str, Any], duration: float
 ) -> Row:
-    of_server, of_client = places
     with server.start(
-        go={"gomaxprocs": threads}, native={"model": f"async:{threads}"}, cpus=of_server
+        go={"gomaxprocs": threads}, native={"model": f"async:{threads}"}, cpus=where.server
     ) as target:
         before = target.memstats()
-        result = load(target, cpus=of_client, duration=duration, warmup=duration / 4, progress=False, **asked)
+        result = load(target, cpus=where.client, duration=duration, warmup=duration / 4, **asked)
         after = target.memstats()
     kit.note(result, f"{server.name}, {threads} threads")
     row = result.row()

@@ -31,7 +31,7 @@ def measure(
 ) -> Iterator[Row]:
     """One caller: unary, then streams of so many messages each."""
     for server in kit.servers(servers):
-        with under(conditions, server) as (target, asked):
+        with under(kit, conditions, server) as (target, asked):
             how = {**asked, "transport": transport, "duration": duration, "warmup": duration / 4}
             for kind, count in [("unary", None), *(("bidi", count) for count in messages)]:
                 kit.say(server=server.name, kind=kind, messages_per_stream=count)
