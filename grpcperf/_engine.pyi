@@ -22,9 +22,9 @@ None), verify, resume (bool)."""
 def check_tls(tls: Tls) -> None:
     """Raise what would be wrong with these in a client of "localhost"."""
 
-def self_signed(names: Sequence[str], valid_from: int, valid_to: int) -> dict[str, str]:
+def self_signed(names: Sequence[str], valid_from: int, valid_to: int, key: str = "p256") -> dict[str, str]:
     """ca, cert, key: PEM texts of an authority made for this, and of a certificate for the names with its
-    key. Validity in seconds from now."""
+    key, "p256" or "rsa2048". Validity in seconds from now."""
 
 def probe(address: str, timeout: float, tls: Tls | None = None) -> dict[str, Any]:
     """resolved, authority, connect_s, handshake_s (0 in plaintext), settings: {max_concurrent_streams,

@@ -14,6 +14,7 @@ from grpcperf.errors import InvalidRequest
 from grpcperf.values import refuse_unknown
 
 VERSIONS = ("1.2", "1.3")
+KEYS = ("p256", "rsa2048")
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 _PEMS = ("ca", "cert", "key", "client_ca")
 _DAY_S = 86_400
@@ -69,18 +70,25 @@ class TLS:
                 _engine.check_tls(_DEFAULTS | {"ca": self.client_ca})
 
     @classmethod
-    def self_signed(cls, names: Sequence[str] = LOCAL_NAMES, *, mutual: bool = False) -> TLS:
-        """A fresh authority and a certificate for these names and IP addresses (P-256, valid for a year), for
+    def self_signed(
+        cls, names: Sequence[str] = LOCAL_NAMES, *, mutual: bool = False, key: str = "p256"
+    ) -> TLS:
+        """A fresh authority and a certificate for these names and IP addresses (valid for a year), for
         servers and tests on one's own machine. `mutual`: the server insists on a client certificate too, and
         takes the same one.
 
-        Raises InvalidRequest for no names or too many.
+        `key` is the server's: "p256" signs a handshake in tens of µs, "rsa2048" in about a ms, and its
+        certificate is larger. Take the latter where handshakes are to cost what they cost one of the many
+        servers with an RSA key. The authority's is P-256 either way.
+
+        Raises InvalidRequest for no names or too many, and for another `key`.
         """
+        units.one_of(key, "key", KEYS)
         texts = [names] if isinstance(names, str) else list(names)
         if not 1 <= len(texts) <= 32 or not all(_is_name(name) for name in texts):
             raise InvalidRequest(f"names must be 1 to 32 host names or IP addresses, not {names!r}")
         with translated():
-            made: dict[str, Any] = dict(_engine.self_signed(texts, -_DAY_S, 365 * _DAY_S))
+            made: dict[str, Any] = dict(_engine.self_signed(texts, -_DAY_S, 365 * _DAY_S, key))
         name = None if set(LOCAL_NAMES) <= set(texts) else texts[0]
         return cls(**made, server_name=name, client_ca=made["ca"] if mutual else None)
 

@@ -146,6 +146,14 @@ def test_names_no_certificate_can_have(names):
         gp.TLS.self_signed(names)
 
 
+def test_a_key_is_of_a_sort_there_is():
+    for key in ("p384", None, 2048):
+        with pytest.raises(gp.InvalidRequest, match=r"key must be one of 'p256', 'rsa2048'"):
+            gp.TLS.self_signed(key=key)
+    with pytest.raises(ValueError, match="p384"):
+        _engine.self_signed(["localhost"], 0, 60, key="p384")
+
+
 # --- a server with it
 
 
@@ -257,6 +265,15 @@ def test_client_certificates(transport):
         shown = gp.TLS(ca=made.ca, cert=stranger.cert, key=stranger.key)
         with pytest.raises(gp.ConnectError):
             gp.load(gp.Target(server.address, tls=shown), transport=transport, **QUICK)
+
+
+@pytest.mark.parametrize("serve", [gp.Server, gp.GoServer])
+def test_a_server_may_have_an_rsa_key(serve):
+    made = gp.TLS.self_signed(mutual=True, key="rsa2048")
+    assert len(made.key) > 4 * len(gp.TLS.self_signed().key)
+    with serve(tls=made) as server:
+        for transport in TRANSPORTS:
+            assert gp.load(server, transport=transport, **QUICK).errors == 0
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -10,17 +10,20 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/rand.h>
+#include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 
 #include "base/error.h"
 
-static EVP_PKEY *make_key(void)
+static EVP_PKEY *make_key(enum gp_certificate_key kind)
 {
-    EVP_PKEY_CTX *maker = EVP_PKEY_CTX_new_id(EVP_PKEY_EC, NULL);
+    bool rsa = kind == GP_CERTIFICATE_RSA_2048;
+    EVP_PKEY_CTX *maker = EVP_PKEY_CTX_new_id(rsa ? EVP_PKEY_RSA : EVP_PKEY_EC, NULL);
     EVP_PKEY *key = NULL;
 
     if (maker && EVP_PKEY_keygen_init(maker) == 1 &&
-        EVP_PKEY_CTX_set_ec_paramgen_curve_nid(maker, NID_X9_62_prime256v1) == 1)
+        (rsa ? EVP_PKEY_CTX_set_rsa_keygen_bits(maker, 2048)
+             : EVP_PKEY_CTX_set_ec_paramgen_curve_nid(maker, NID_X9_62_prime256v1)) == 1)
         EVP_PKEY_keygen(maker, &key);
     EVP_PKEY_CTX_free(maker);
     return key;
@@ -145,7 +148,7 @@ static bool write_text(struct gp_certificate *made, X509 *certificate, EVP_PKEY 
 int gp_certificate_make(struct gp_certificate *made, const struct gp_certificate_opts *opts,
                         struct gp_error *err)
 {
-    EVP_PKEY *key = make_key();
+    EVP_PKEY *key = make_key(opts->key);
     X509 *certificate = X509_new();
     bool good;
 

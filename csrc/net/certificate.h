@@ -8,11 +8,17 @@
 
 struct gp_error;
 
+enum gp_certificate_key {
+    GP_CERTIFICATE_P256, /* ECDSA: every gRPC takes it */
+    GP_CERTIFICATE_RSA_2048,
+};
+
 struct gp_certificate_opts {
     const char *const *names; /* host names and IP addresses it is for */
     size_t name_count;
-    int64_t from_s, to_s;                /* valid from and to, in seconds from now */
-    bool authority;                      /* it may sign others */
+    int64_t from_s, to_s; /* valid from and to, in seconds from now */
+    bool authority;       /* it may sign others */
+    enum gp_certificate_key key;
     const struct gp_certificate *signer; /* NULL: signed by itself */
 };
 
@@ -20,7 +26,6 @@ struct gp_certificate {
     char *cert, *key; /* PEM text, malloc'ed */
 };
 
-/* An ECDSA key on P-256, which every gRPC takes. */
 int gp_certificate_make(struct gp_certificate *made, const struct gp_certificate_opts *opts,
                         struct gp_error *err);
 void gp_certificate_fini(struct gp_certificate *made);

@@ -82,7 +82,7 @@ PyObject *check_tls(PyObject *module, PyObject *args, PyObject *keywords)
     Py_RETURN_NONE;
 }
 
-/* An authority of no other use, and a certificate that it has signed. */
+/* An authority of no other use, its key a quick one, and a certificate that it has signed. */
 static int make_pair(struct gp_certificate *authority, struct gp_certificate *made,
                      struct gp_certificate_opts *opts, struct gp_error *err)
 {
@@ -107,13 +107,29 @@ static PyObject *pair_to_python(struct engine_state *state, struct gp_certificat
     return pair;
 }
 
+/* For "O&". */
+static int convert_key(PyObject *object, void *key)
+{
+    enum gp_certificate_key *out = key;
+    const char *text = PyUnicode_AsUTF8(object);
+    if (text && strcmp(text, "p256") == 0)
+        *out = GP_CERTIFICATE_P256;
+    else if (text && strcmp(text, "rsa2048") == 0)
+        *out = GP_CERTIFICATE_RSA_2048;
+    else if (text)
+        PyErr_Format(PyExc_ValueError, "no such sort of key: %s", text);
+    return !PyErr_Occurred();
+}
+
 PyObject *self_signed(PyObject *module, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"names", "valid_from", "valid_to", NULL};
+    static char *names[] = {"names", "valid_from", "valid_to", "key", NULL};
     const char *texts[NAMES_MAX];
     long long from_s, to_s;
+    enum gp_certificate_key key = GP_CERTIFICATE_P256;
     PyObject *sequence, *pair = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OLL:self_signed", names, &sequence, &from_s, &to_s))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OLL|O&:self_signed", names, &sequence, &from_s, &to_s,
+                                     convert_key, &key))
         return NULL;
     PyObject *fast = PySequence_Fast(sequence, "names is a sequence of str");
     if (!fast)
@@ -125,7 +141,7 @@ PyObject *self_signed(PyObject *module, PyObject *args, PyObject *keywords)
         texts[i] = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(fast, i));
     if (!PyErr_Occurred()) {
         struct gp_certificate_opts opts = {
-            .names = texts, .name_count = (size_t)count, .from_s = from_s, .to_s = to_s};
+            .names = texts, .name_count = (size_t)count, .from_s = from_s, .to_s = to_s, .key = key};
         pair = pair_to_python(engine_state(module), &opts);
     }
     Py_DECREF(fast);

@@ -197,6 +197,36 @@ static void alpn_is_insisted_on(void)
     turned_away(peer, &opts, "localhost", "no ALPN \"h2\"");
 }
 
+static void keys_are_of_the_sort_asked_for(void)
+{
+    static const struct {
+        enum gp_certificate_key key;
+        int type, bits;
+    } sorts[] = {{GP_CERTIFICATE_P256, EVP_PKEY_EC, 256}, {GP_CERTIFICATE_RSA_2048, EVP_PKEY_RSA, 2048}};
+    static const int versions[] = {TLS1_2_VERSION, TLS1_3_VERSION};
+    static const char *const names[] = {"localhost"};
+    struct gp_tls_opts opts = trusting();
+
+    for (int i = 0; i < 2; i++) {
+        struct gp_certificate made = make_certificate((struct gp_certificate_opts){
+            .names = names, .name_count = 1, .to_s = TLS_DAY, .signer = &authority, .key = sorts[i].key});
+        BIO *text = BIO_new_mem_buf(made.key, -1);
+        EVP_PKEY *key = PEM_read_bio_PrivateKey(text, NULL, NULL, NULL);
+
+        CHECK(EVP_PKEY_base_id(key) == sorts[i].type);
+        CHECK(EVP_PKEY_bits(key) == sorts[i].bits);
+        for (int at = 0; at < 2; at++) {
+            struct tls_peer peer = server_with(&made);
+
+            peer.min_proto = peer.max_proto = versions[at];
+            welcome(peer, &opts, "localhost");
+        }
+        EVP_PKEY_free(key);
+        BIO_free(text);
+        gp_certificate_fini(&made);
+    }
+}
+
 static void versions_are_those_asked_for(void)
 {
     struct tls_peer old = server_with(&good), new = server_with(&good);
@@ -378,6 +408,7 @@ int main(void)
     times_are_checked();
     authorities_are_checked();
     alpn_is_insisted_on();
+    keys_are_of_the_sort_asked_for();
     versions_are_those_asked_for();
     clients_show_their_certificate();
     p256_needs_no_second_hello();
