@@ -32,7 +32,8 @@ from grpcperf.units import count, format_seconds, seconds, shown
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LOOK_S = 0.02  # between two looks at the servers' sockets
+LOOK_S = 0.02  # between two looks at the servers' sockets, at least
+LOOKS = 5000  # in all, at most: each reads every descriptor of every server
 MEMORY_LOOK_S = 0.2  # a collection each in Go
 BACK = 0.35  # memory is back when no more than this part of what the connections took is left
 HASTY = Keepalive(time="20ms", permit_without_calls=True)  # of a client
@@ -172,7 +173,7 @@ def _watch(arms: Sequence[_Arm], patience: float) -> None:
     while left := [arm for arm in arms if not arm.is_done(patience)]:
         for arm in left:
             arm.look()
-        time.sleep(LOOK_S)
+        time.sleep(max(LOOK_S, patience / LOOKS))
 
 
 def _sockets(target: Measurable) -> int:
