@@ -38,7 +38,11 @@ def parser(run: Mapping[str, Callable[[argparse.Namespace], int]]) -> argparse.A
     commands = made.add_subparsers(metavar="COMMAND", required=True)
     for name, (text, add_options) in _COMMANDS.items():
         command = commands.add_parser(
-            name, help=text, description=text[0].upper() + text[1:] + ".", allow_abbrev=False
+            name,
+            help=text,
+            description=text[0].upper() + text[1:] + ".",
+            allow_abbrev=False,
+            add_help=name != "experiment",  # whose own help knows the experiments
         )
         command.set_defaults(run=run[name])
         add_options(command)
@@ -228,11 +232,8 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_experiment(parser: argparse.ArgumentParser) -> None:
-    parser.usage = (
-        "grpcperf experiment list\n"
-        "       grpcperf experiment run NAME|all [--quick | --full] [--json] [--html FILE] [--save FILE]\n"
-        "                               [--servers native,grpc-go] [--KEY VALUE ...]"
-    )
+    parser.usage = "grpcperf experiment list | run NAME|all [OPTIONS] (see grpcperf experiment --help)"
+    parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("words", nargs=argparse.REMAINDER, help="parameters depend on the experiment")
 
 

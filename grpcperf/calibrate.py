@@ -85,7 +85,7 @@ def calibrate(*, runs: int = RUNS, duration: float = RUN_S) -> Calibration:
         runs=rates,
         client_cpu=client_cpu,
         mirror_cpu=mirror_cpu,
-        date=_now(),
+        date=environment.now(),
         fingerprint=environment.fingerprint(),
     )
 
@@ -109,12 +109,6 @@ def _run(mirror: Mirror, cpu: int | None, duration: float) -> Result:
     if result.errors or not result.calls or result.client_cpu_us_per_call is None:
         raise EngineError(f"calibrating failed: calls on the mirror ended as {dict(result.status)}")
     return result
-
-
-def _now() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 # --- kept between runs

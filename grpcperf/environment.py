@@ -7,6 +7,7 @@ import functools
 import os
 import platform
 import resource
+from collections.abc import Mapping
 
 from grpcperf import machine
 
@@ -25,14 +26,22 @@ def summary() -> dict[str, Fact]:
     return {**_fixed(), **_of_this_process()}
 
 
-def fingerprint() -> str:
+def fingerprint(facts: Mapping[str, Fact] | None = None) -> str:
     """A short text that is the same as long as figures of this machine and this version can be compared:
-    versions of grpcperf and gRPC, kernel, CPU model and number, quota, clock, governor."""
+    versions of grpcperf and gRPC, kernel, CPU model and number, quota, clock, governor. `facts`: a summary()
+    that was kept with figures, for the fingerprint of where they were measured."""
     import hashlib
 
-    known = _fixed()
-    text = "\n".join(f"{name}={known[name]}" for name in sorted(_FINGERPRINTED))
+    known = _fixed() if facts is None else facts
+    text = "\n".join(f"{name}={known.get(name)}" for name in sorted(_FINGERPRINTED))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def now() -> str:
+    """ISO 8601, UTC, to the second."""
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def moment(when: str) -> dict[str, Fact]:

@@ -8,7 +8,6 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +72,8 @@ class Session:
             }
             for one in self.records
         ]
-        document = {"schema": SCHEMA, "created": _now(), "environment": environment.summary(), "tests": tests}
-        _write(path, document)
+        about = {"schema": SCHEMA, "created": environment.now(), "environment": environment.summary()}
+        _write(path, about | {"tests": tests})
 
     def write_benchmark(self, path: Path) -> None:
         """The loads in the form that pytest-benchmark writes and `pytest-benchmark compare` reads: a call is
@@ -90,7 +89,7 @@ class Session:
                 for one in self.records
                 if isinstance(one.measured, Result) and one.measured.latency.count
             ],
-            "datetime": _now(),
+            "datetime": environment.now(),
             "version": "5.1.0",
         }
         _write(path, document)
@@ -157,10 +156,6 @@ def _middle(slot: int) -> float:
     from grpcperf.histogram import slot_high, slot_low
 
     return (slot_low(slot) + slot_high(slot)) / 2e9
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

@@ -160,12 +160,9 @@ class Store:
     def append(self, line: Mapping[str, Any]) -> None:
         """Write one line whole. What cannot be written is printed to stderr, so that it is not lost, and
         EngineError is raised."""
-        before = os.fstat(self._file.fileno()).st_size
         try:
             self._append(line)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.truncate(self._file.fileno(), before)
             if sys.stderr is not None:
                 sys.stderr.write(_line(line))
             raise EngineError(
@@ -174,13 +171,24 @@ class Store:
             ) from None
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        """Past Python's buffer, which would keep what could not be written and try again at the close."""
-        left = _line(line).encode()
-        while left:
-            left = left[os.write(self._file.fileno(), left) :]
+        append_text(self._file.fileno(), _line(line))
 
     def close(self) -> None:
         self._file.close()
+
+
+def append_text(descriptor: int, text: str) -> None:
+    """Add a text whole, or nothing of it, to a file that is open for appending: past Python's buffer, which
+    would keep what could not be written and try again at the close. Raises OSError."""
+    before = os.fstat(descriptor).st_size
+    left = text.encode()
+    try:
+        while left:
+            left = left[os.write(descriptor, left) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.truncate(descriptor, before)
+        raise
 
 
 def _line(form: Mapping[str, Any]) -> str:

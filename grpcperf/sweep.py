@@ -10,11 +10,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import units
+from grpcperf import environment, units
 from grpcperf.errors import Interrupted, InvalidRequest
 from grpcperf.identity import digest, key_of, plain
 from grpcperf.progress import SweepProgress
@@ -218,19 +217,13 @@ def _require_distinct(points: list[Point]) -> None:
 
 
 def _header(axes: tuple[str, ...], function: Callable[..., Any], key: str | None) -> Header:
-    from grpcperf import environment
-
     return Header(
         axes=axes,
         function=key_of(function) if key is None else digest(["key", str(key)]),
         fingerprint=environment.fingerprint(),
         environment=environment.summary(),
-        created=_now(),
+        created=environment.now(),
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _measured(function: Callable[[Point], Any], cell: _Cell) -> Record:
@@ -243,7 +236,7 @@ def _measured(function: Callable[[Point], Any], cell: _Cell) -> Record:
         if isinstance(failure, KeyboardInterrupt):  # gp.Interrupted is both
             raise
         error = f"{type(failure).__name__}: {failure}"
-    about: dict[str, Any] = {"point": cell.stored, "repeat": cell.repeat, "at": _now()}
+    about: dict[str, Any] = {"point": cell.stored, "repeat": cell.repeat, "at": environment.now()}
     seconds = time.monotonic() - started
     if error is not None:
         return Record(**about, seconds=seconds, error=error)

@@ -1,7 +1,9 @@
 """What experiments are made of, on one made up for this, and the command that runs them."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import grpcperf as gp
 from grpcperf import experiments
+from grpcperf.cli import main
 from grpcperf.experiments import Experiment, Report, find
 from grpcperf.experiments.kit import Kit, server_kind
 from grpcperf.progress import SweepProgress
@@ -133,9 +136,44 @@ def test_reports_are_kept_in_a_file(tmp_path: Path) -> None:
     report.save(path)
     replace(report, seconds=9.0).save(path)
     assert Report.load_all(path) == {"in-flight-cost": replace(report, seconds=9.0)}
-    path.write_text("{}\n")
-    with pytest.raises(gp.InvalidRequest, match="line 1"):
-        Report.load_all(path)
+    for damaged in ("{}\n", "notes", "\udcff".encode(errors="surrogateescape").decode("latin-1")):
+        path.write_text(damaged)
+        with pytest.raises(gp.InvalidRequest, match="line 1"):
+            Report.load_all(path)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 200, -2, -1])
+def test_a_line_that_was_cut_off_costs_that_line_alone(tmp_path: Path, cut: int) -> None:
+    """The writer was killed; -1: when only the end of the line was missing, which costs nothing."""
+    path = tmp_path / "r.jsonl"
+    report = made(rows_of)()
+    report.save(path)
+    line = path.read_bytes()
+    path.write_bytes(line + line[:cut])
+    if cut == -1:
+        assert Report.read_all(path) == [report, report]
+    else:
+        with pytest.warns(RuntimeWarning, match=r"r\.jsonl: its last line was cut off"):
+            assert Report.read_all(path) == [report]
+    report.save(path)
+    assert path.read_bytes() == line * (3 if cut == -1 else 2)
+
+
+def test_what_cannot_be_written_whole_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(gp.EngineError, match="No space left"):
+        made(rows_of)().save("/dev/full")
+
+
+def test_files_of_before_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    report = made(rows_of)()
+    assert datetime.fromisoformat(report.measured_at).utcoffset() == timedelta(0)
+    assert report.as_dict()["measured_at"] == report.measured_at
+    report.save(path)
+    form = json.loads(path.read_text())
+    del form["measured_at"]
+    path.write_text(json.dumps(form) + "\n")
+    assert Report.read_all(path) == [replace(report, measured_at="")]
 
 
 def test_a_page_shows_gaps_and_findings(tmp_path: Path) -> None:
@@ -148,6 +186,28 @@ def test_a_page_shows_gaps_and_findings(tmp_path: Path) -> None:
     assert page.count("<svg") == 1
     assert "no Go" in page
     assert "codecs: not built" in page
+
+
+def test_a_page_tells_when_and_where_each_was_measured() -> None:
+    """Not of the machine that it is drawn on."""
+    from grpcperf.experiments.page import page_of
+
+    one = replace(
+        made(rows_of)(),
+        environment={"kernel": "Linux 1", "cpus": 3, "smt": None},
+        measured_at="2026-01-02T03:04:05+00:00",
+        seconds=90.0,
+    )
+    alone = page_of([one, one])
+    assert alone.facts == {"kernel": "Linux 1", "cpus": "3"}
+    told = "in-flight-cost, quick size, measured 2026-01-02 03:04:05 UTC in 90 s."
+    assert [section.text for section in alone.sections] == [told, told]
+    assert "3 min" in alone.lead
+    other = replace(one, environment={"kernel": "Linux 2", "cpus": 3}, measured_at="")
+    both = page_of([one, other])
+    assert both.facts == {"cpus": "3"}
+    assert both.sections[0].text == f"{told} Here with kernel Linux 1."
+    assert both.sections[1].text.endswith("size, measured in 90 s. Here with kernel Linux 2.")
 
 
 # --- the command
@@ -178,6 +238,9 @@ def test_run_prints_one_document(cli: Any, tmp_path: Path) -> None:
         (("run", "in-flight-cost", "--call", "3"), "did you mean calls"),
         (("run", "in-flight-cost", "--calls"), "needs a value"),
         (("run", "in-flight-cost", "--quick", "--full"), "contradicts"),
+        (("run", "in-flight-cost", "--save", "a", "--resume", "b"), "contradicts --save"),
+        (("run", "in-flight-costs", "--help"), "did you mean in-flight-cost"),
+        (("run", "all", "--repeats", "x"), "repeats must be"),
         (("run", "in-flight-cost", "--servers", "nativ"), "native:MODEL"),
     ],
 )
@@ -206,3 +269,151 @@ def test_a_recorded_report_answers_only_what_it_was_measured_for(tmp_path: Path)
     first = experiments.runner(path)("in-flight-cost", **small)
     assert experiments.runner(path)("in-flight-cost", **small) == first
     assert experiments.runner(path)("in-flight-cost", **{**small, "calls": [30]}).rows[0]["calls"] == 30
+
+
+def test_an_earlier_answer_in_the_file_is_found_too(tmp_path: Path) -> None:
+    """Of each question there may be many, with other parameters."""
+    path = tmp_path / "r.jsonl"
+    experiment = made(rows_of)
+    answers = experiments.Answers(path)
+    kept = [experiment(n=n) for n in (1, 2, 3)]
+    for report in kept:
+        answers.add(report)
+    for there in (answers, experiments.Answers(path), experiments.Answers(path, here=True)):
+        assert [there.find(experiment, "quick", {"n": n}) for n in (1, 2, 3, 4)] == [*kept, None]
+        assert there.find(experiment, "full", {"n": 1}) is None
+    with pytest.raises(gp.InvalidRequest):
+        answers.find(experiment, "quick", {"m": 1})
+
+
+def test_an_answer_from_elsewhere_counts_only_where_that_is_wanted(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    experiment = made(rows_of)
+    here = experiment()
+    for name in ("grpcperf", "kernel", "cpus"):
+        replace(here, environment={**here.environment, name: "another"}).save(path)
+    assert experiments.Answers(path).find(experiment, "quick", {}) is not None
+    assert experiments.Answers(path, here=True).find(experiment, "quick", {}) is None
+    replace(here, environment={**here.environment, "affinity": "7"}).save(path)
+    assert experiments.Answers(path, here=True).find(experiment, "quick", {}) is not None
+
+
+def test_what_was_cut_short_is_no_answer() -> None:
+    answers = experiments.Answers(None)
+    experiment = made(rows_of)
+    whole = experiment()
+    interrupted = Finding(code="interrupted", severity="invalid", message="")
+    for broken in (replace(whole, findings=(interrupted,)), replace(whole, skipped={"the rest": "died"})):
+        answers.add(broken)
+    assert answers.find(experiment, "quick", {}) is None
+    answers.add(replace(whole, skipped={"grpc-go": "no Go"}))
+    assert answers.find(experiment, "quick", {}) is not None
+
+
+# --- the command goes on where it was
+
+
+@pytest.fixture
+def resumed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
+    """Runs `all` of two experiments with --resume: its exit code, what was measured, its document, and what
+    it told. The experiment named in `stop` is interrupted."""
+    measured: list[str] = []
+    stop: list[str] = []
+
+    def one(name: str) -> Experiment:
+        def measure(kit: Kit, **parameters: Any) -> Any:
+            measured.append(name)
+            yield from rows_of(kit, **parameters)
+            if name in stop:
+                raise KeyboardInterrupt
+
+        return replace(made(measure), name=name)
+
+    known = {name: one(name) for name in ("in-flight-cost", "codecs")}
+    monkeypatch.setattr(experiments, "NAMES", tuple(known))
+    monkeypatch.setattr(experiments, "find", known.__getitem__)
+
+    def run(*words: str, interrupt: str = "") -> Any:
+        measured.clear()
+        stop[:] = [interrupt]
+        words = ("experiment", "run", "all", "--resume", str(tmp_path / "r.jsonl"), "--json", *words)
+        code = main(words)
+        told = capsys.readouterr()
+        return code, list(measured), json.loads(told.out)["reports"], told.err
+
+    return run
+
+
+def test_resume_takes_what_is_there_and_adds_what_is_measured(resumed: Any, tmp_path: Path) -> None:
+    code, measured, first, told = resumed(interrupt="codecs")
+    assert (code, measured, len(first)) == (130, ["in-flight-cost", "codecs"], 2)
+    assert "taken" not in told
+    code, measured, second, told = resumed()
+    assert (code, measured) == (0, ["codecs"])
+    assert f"in-flight-cost: taken from {tmp_path / 'r.jsonl'}\n" in told
+    assert told.count("taken") == 1
+    assert second[0] == first[0]
+    assert [one["name"] for one in second] == ["in-flight-cost", "codecs"]
+    code, measured, third, told = resumed()
+    assert (code, measured, third) == (0, [], second)
+    assert told.count("taken") == 2
+
+
+def test_resume_measures_another_question(resumed: Any) -> None:
+    assert resumed()[1] == ["in-flight-cost", "codecs"]
+    for words in (("--n", "3"), ("--full",), ("--full", "--n", "3")):
+        assert len(resumed(*words)[1]) == 2
+        assert resumed(*words)[1] == []
+    assert resumed()[1] == []
+
+
+def test_resume_goes_on_after_a_kill(resumed: Any, tmp_path: Path) -> None:
+    """While the last report was being written."""
+    path = tmp_path / "r.jsonl"
+    resumed()
+    path.write_bytes(path.read_bytes()[:-40])
+    code, measured, _, told = resumed()
+    assert (code, measured) == (0, ["codecs"])
+    assert "its last line was cut off" in told
+    assert [report.name for report in Report.read_all(path)] == ["in-flight-cost", "codecs"]
+
+
+# --- its help
+
+
+def test_help_tells_the_options_and_the_questions(cli: Any) -> None:
+    for words in (("--help",), ("-h",), ("run", "--help"), ("run", "all", "-h"), ("list", "--help")):
+        done = cli("experiment", *words)
+        assert done.stdout.startswith("usage: grpcperf experiment")
+        assert done.stderr == ""
+        for option in ("--quick", "--full", "--json", "--strict", "--html", "--save", "--resume"):
+            assert f"\n  {option}" in done.stdout
+    told = " ".join(cli("experiment", "run", "--help").stdout.split())
+    assert all(f" {name} {find(name).question}" in told for name in experiments.NAMES)
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_help_of_an_experiment(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question, what was published, and each parameter with its values, on a line where there is room;
+    as they can be typed again."""
+    from grpcperf.cli_experiment import _value
+
+    monkeypatch.setenv("COLUMNS", "1000")
+    one = find(name)
+    assert main(["experiment", "run", name, "--help"]) == 0
+    told = capsys.readouterr().out
+    assert one.question in told
+    assert one.source in told
+    lines = dict(line.split(maxsplit=1) for line in told.splitlines() if line.startswith("  --"))
+    for parameter, quick in one.quick.items():
+        _, _, text = lines[f"--{parameter.replace('_', '-')}"].partition(" ")
+        values, _, rest = text.strip().partition(" (full: ")
+        if isinstance(quick, dict):
+            assert all(key in values for key in quick)
+            continue
+        assert _value(values, quick) == quick
+        assert _value(rest.removesuffix(")") if rest else values, quick) == one.full[parameter]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grpcperf.errors import InvalidRequest
+from grpcperf.experiments.answers import Answers
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 
@@ -41,7 +42,7 @@ NAMES = (
 )
 """All there are, in the order of their articles."""
 
-__all__ = ["NAMES", "Experiment", "Figure", "Kit", "Report", "Row", "find", "runner"]
+__all__ = ["NAMES", "Answers", "Experiment", "Figure", "Kit", "Report", "Row", "find", "runner"]
 
 
 def find(name: str) -> Experiment:
@@ -60,17 +61,16 @@ def find(name: str) -> Experiment:
 
 def runner(recorded: str | Path | None = None, *, size: str = "quick") -> Callable[..., Report]:
     """A callable that answers `run(name, **parameters)` from a file of reports when one with this size and
-    these parameters is in there, and else measures, and keeps the report in that file: for notebooks, whose
-    figures can then be drawn again without measuring for an hour."""
-    known = Report.load_all(recorded) if recorded is not None and Path(recorded).exists() else {}
+    these parameters is in there, wherever that was measured, and else measures, and keeps the report in that
+    file: for notebooks, whose figures can then be drawn again without measuring for an hour."""
+    answers = Answers(recorded)
 
     def run(name: str, **parameters: Any) -> Report:
         experiment = find(name)
-        there = known.get(experiment.name)
-        if there is None or not experiment.is_answered_by(there, size, parameters):
-            there = known[experiment.name] = experiment(size=size, **parameters)
-            if recorded is not None:
-                there.save(recorded)
+        there = answers.find(experiment, size, parameters)
+        if there is None:
+            there = experiment(size=size, **parameters)
+            answers.add(there)
         return there
 
     return run

@@ -14,9 +14,9 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from grpcperf import units
+from grpcperf import environment, units
 from grpcperf.errors import EngineError, Error, InvalidRequest
-from grpcperf.experiments.report import Report
+from grpcperf.experiments.report import THE_REST, Report
 from grpcperf.findings import finding
 from grpcperf.identity import plain
 from grpcperf.progress import SweepProgress
@@ -179,14 +179,8 @@ class Experiment:
         """Measure. `size`: "quick" (seconds) or "full"; parameters override those of the size. A part that
         cannot be had here is skipped by name; Ctrl-C gives what there is, with the finding `interrupted`.
         Raises InvalidRequest for a parameter that it does not have."""
-        if size not in SIZES:
-            raise InvalidRequest(f"size must be quick or full, not {shown(size)}")
-        known = self.quick if size == "quick" else self.full
-        refuse_unknown(parameters, known, f"parameter of {self.name}")
-        chosen = {**known, **parameters}
-        for name, like in known.items():
-            chosen[name] = _checked(name, chosen[name], like)
-        started = time.monotonic()
+        chosen = self.chosen(size, parameters)
+        begun, started = environment.now(), time.monotonic()
         rows: list[Row] = []
         with SweepProgress(None, progress) as bar:
             kit = Kit(size, bar)
@@ -198,17 +192,28 @@ class Experiment:
             except Error as error:
                 if isinstance(error, InvalidRequest) or not rows:
                     raise
-                kit.skip("the rest", str(error))
-        return self._report(rows, kit, chosen, time.monotonic() - started)
+                kit.skip(THE_REST, str(error))
+        report = self._report(rows, kit, chosen)
+        return replace(report, measured_at=begun, seconds=time.monotonic() - started)
+
+    def chosen(self, size: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """All parameters that it would measure with. Raises InvalidRequest for one that it does not have or
+        that has another form."""
+        if size not in SIZES:
+            raise InvalidRequest(f"size must be quick or full, not {shown(size)}")
+        known = self.quick if size == "quick" else self.full
+        refuse_unknown(parameters, known, f"parameter of {self.name}")
+        given = {**known, **parameters}
+        return {name: _checked(name, given[name], like) for name, like in known.items()}
 
     def is_answered_by(self, report: Report, size: str, parameters: Mapping[str, Any]) -> bool:
-        """Whether a report was measured in this size and with these parameters."""
-        chosen = {**(self.quick if size == "quick" else self.full), **parameters}
-        return report.size == size and dict(report.parameters) == plain(chosen)
+        """Whether a report is its answer in this size and with these parameters, and was not cut short.
+        Raises InvalidRequest."""
+        same = report.name == self.name and report.size == size
+        chosen = plain(self.chosen(size, parameters))
+        return same and dict(report.parameters) == chosen and not report.is_cut_short
 
-    def _report(self, rows: list[Row], kit: Kit, chosen: Mapping[str, Any], seconds: float) -> Report:
-        from grpcperf import environment
-
+    def _report(self, rows: list[Row], kit: Kit, chosen: Mapping[str, Any]) -> Report:
         tidy = tuple({name: _finite(value) for name, value in row.items()} for row in rows)
         return Report(
             name=self.name,
@@ -218,7 +223,6 @@ class Experiment:
             skipped=dict(kit.skipped),
             size=kit.size,
             parameters=plain(chosen),
-            seconds=seconds,
             environment=environment.summary(),
             answered_by=self,
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.result import Finding
+from grpcperf.store import append_text
 from grpcperf.units import format_number
 
 if TYPE_CHECKING:
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from grpcperf.experiments.kit import Experiment
 
 SCHEMA = 1
+THE_REST = "the rest"  # in `skipped`: what a fault in the middle left unmeasured
+_BEGINNING = b'{"name": '  # of every line of a file of reports
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -35,6 +40,7 @@ class Report:
     size: str = "quick"
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    measured_at: str = ""  # when it was begun: ISO 8601, UTC; "" in files of before
     environment: Mapping[str, Any] = field(default_factory=dict)
     answered_by: Experiment | None = field(default=None, compare=False)
 
@@ -53,6 +59,11 @@ class Report:
     def valid(self) -> bool:
         """Whether there are rows and no finding says that they do not count."""
         return bool(self.rows) and all(one.severity != "invalid" for one in self.findings)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether an interrupt or a fault ended it before all its rows were measured."""
+        return THE_REST in self.skipped or any(one.code == "interrupted" for one in self.findings)
 
     @property
     def verdict(self) -> str:
@@ -80,6 +91,7 @@ class Report:
             "size": self.size,
             "parameters": dict(self.parameters),
             "seconds": self.seconds,
+            "measured_at": self.measured_at,
             "environment": dict(self.environment),
         }
 
@@ -146,31 +158,41 @@ class Report:
     # --- files
 
     def save(self, path: str | Path) -> None:
-        """Append it to a file of JSON lines, from which load_all reads. Raises EngineError."""
+        """Append it to a file of JSON lines, from which load_all reads; a last line that was cut off when it
+        was written is taken away. Raises EngineError."""
         form = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "answered_by"}
         form |= {"findings": [asdict(one) for one in self.findings], "schema": SCHEMA}
         try:
-            with Path(path).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(form, allow_nan=False, default=str) + "\n")
+            _end_last_line(Path(path))
+            with Path(path).open("ab", buffering=0) as file:
+                append_text(file.fileno(), json.dumps(form, allow_nan=False, default=str) + "\n")
         except OSError as error:
             raise EngineError(f"{path} cannot be written: {error.strerror}") from None
 
     @classmethod
     def load_all(cls, path: str | Path) -> dict[str, Report]:
-        """The reports of a file, by name; of one name the last. Raises EngineError, InvalidRequest."""
+        """The reports of a file, by name; of one name the last. Raises as read_all."""
+        return {report.name: report for report in cls.read_all(path)}
+
+    @classmethod
+    def read_all(cls, path: str | Path) -> list[Report]:
+        """The reports of a file, in its order; a last line that was cut off when it was written is left out,
+        with a RuntimeWarning. Raises EngineError, InvalidRequest."""
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            raw = Path(path).read_bytes()
         except OSError as error:
             raise EngineError(f"{path} cannot be read: {error.strerror}") from None
-        found = {}
-        for number, line in enumerate(lines, 1):
+        if torn := _torn_bytes(raw):
+            warnings.warn(f"{path}: its last line was cut off, and is left out", RuntimeWarning, stacklevel=2)
+        found = []
+        for number, line in enumerate(raw[: len(raw) - torn].splitlines(), 1):
             try:
                 form = json.loads(line)
                 if form.pop("schema") != SCHEMA:
                     raise InvalidRequest(f"{path}, line {number}: written by another version of grpcperf")
                 form["findings"] = tuple(Finding(**one) for one in form["findings"])
                 form["rows"] = tuple(form["rows"])
-                found[form["name"]] = cls(**form)
+                found.append(cls(**form))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 if isinstance(error, InvalidRequest):
                     raise
@@ -202,6 +224,30 @@ class Report:
             f'<div style="color:inherit">{remarks}{gaps}<div><b>{html.escape(self.verdict)}</b></div>'
             f"{html_rows(table[0], table[1:])}</div>"
         )
+
+
+def _torn_bytes(raw: bytes) -> int:
+    """How long the last line is, if it is one of ours that was not written to its end; else 0."""
+    last = raw[raw.rfind(b"\n") + 1 :]
+    if not last.startswith(_BEGINNING[: len(last)]):
+        return 0
+    try:
+        json.loads(last)
+    except ValueError:
+        return len(last)
+    return 0
+
+
+def _end_last_line(path: Path) -> None:
+    """So that what is appended is a line of its own. Raises OSError."""
+    if not path.is_file():
+        return
+    raw = path.read_bytes()
+    if torn := _torn_bytes(raw):
+        os.truncate(path, len(raw) - torn)
+    elif raw and not raw.endswith(b"\n"):
+        with path.open("ab") as file:
+            file.write(b"\n")
 
 
 def _cell(row: Mapping[str, Any], name: str) -> str:
