@@ -83,7 +83,7 @@ def require_writable(path: Path) -> None:
     except OSError:  # the working directory is gone, a name is too long
         usable = False
     if not usable:
-        raise EngineError(f"{path} cannot be written: choose another place for the page")
+        raise EngineError(f"{path} cannot be written: choose another place")
 
 
 def write(page: Page, path: Path) -> Path:

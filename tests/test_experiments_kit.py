@@ -298,6 +298,11 @@ def test_an_answer_from_elsewhere_counts_only_where_that_is_wanted(tmp_path: Pat
     assert experiments.Answers(path, here=True).find(experiment, "quick", {}) is not None
 
 
+def test_only_a_file_has_answers() -> None:
+    with pytest.raises(gp.EngineError, match="/dev/null is no file"):
+        experiments.Answers("/dev/null")
+
+
 def test_what_was_cut_short_is_no_answer() -> None:
     answers = experiments.Answers(None)
     experiment = made(rows_of)

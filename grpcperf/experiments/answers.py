@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf import environment
 from grpcperf.experiments.report import Report
+from grpcperf.store import require_file
 
 if TYPE_CHECKING:
     from grpcperf.experiments.kit import Experiment
@@ -21,6 +22,8 @@ class Answers:
     Raises EngineError, InvalidRequest."""
 
     def __init__(self, path: str | Path | None, *, here: bool = False) -> None:
+        if path is not None:
+            require_file(Path(path))
         self._path = path
         self._fingerprint = environment.fingerprint() if here else None
         self._reports = Report.read_all(path) if path is not None and Path(path).exists() else []
