@@ -47,6 +47,7 @@ bench: build/release/.installed build/bench/build.ninja ## speed, as one table o
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/allocations.py
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/sampler_cost.py
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/streams.py
+	PYTHONPATH=build/release $(BIN)/python -P tests/bench/link.py
 	PYTHONPATH=build/release $(BIN)/python -P tests/bench/compose.py
 	PYTHONPATH=build/release:tests/bench $(BIN)/python -P tests/bench/compare.py
 
