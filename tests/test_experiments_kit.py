@@ -308,8 +308,8 @@ def test_what_was_cut_short_is_no_answer() -> None:
     experiment = made(rows_of)
     whole = experiment()
     interrupted = Finding(code="interrupted", severity="invalid", message="")
-    for broken in (replace(whole, findings=(interrupted,)), replace(whole, skipped={"the rest": "died"})):
-        answers.add(broken)
+    for broken in ({"findings": (interrupted,)}, {"skipped": {"the rest": "died"}}, {"rows": ()}):
+        answers.add(replace(whole, **broken))
     assert answers.find(experiment, "quick", {}) is None
     answers.add(replace(whole, skipped={"grpc-go": "no Go"}))
     assert answers.find(experiment, "quick", {}) is not None

@@ -207,9 +207,9 @@ class Experiment:
         return {name: _checked(name, given[name], like) for name, like in known.items()}
 
     def is_answered_by(self, report: Report, size: str, parameters: Mapping[str, Any]) -> bool:
-        """Whether a report is its answer in this size and with these parameters, and was not cut short.
-        Raises InvalidRequest."""
-        same = report.name == self.name and report.size == size
+        """Whether a report is its answer in this size and with these parameters: it has rows and was not cut
+        short. Raises InvalidRequest."""
+        same = report.name == self.name and report.size == size and bool(report.rows)
         chosen = plain(self.chosen(size, parameters))
         return same and dict(report.parameters) == chosen and not report.is_cut_short
 
