@@ -39,6 +39,13 @@ def build(version: str = DEFAULT_VERSION) -> Path:
     return go_build.build(version, go_build.CLIENT)
 
 
+def versions(version: str = DEFAULT_VERSION) -> str:
+    """Of grpc-go and Go in what build() makes, as "1.85.0, go1.26.8". Raises as build()."""
+    from grpcperf.targets import go_build
+
+    return go_build.versions(version, go_build.CLIENT)
+
+
 def load(
     target: Measurable | str,
     *,

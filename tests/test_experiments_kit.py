@@ -54,6 +54,16 @@ def test_sizes_and_parameters() -> None:
             made(rows_of)(**wrong)
 
 
+def test_a_report_names_the_versions_of_what_was_built_for_it() -> None:
+    def measure(kit: Kit, *, n: int, servers: Any) -> Any:
+        yield from ({"server": one.name, "y": 1.0} for one in kit.servers(servers))
+
+    told = made(measure)(servers=["native", "grpc-go", "grpc-go@1.46.2"]).environment
+    assert told["grpc-go"].startswith("1.85.0, go1.")
+    assert told["grpc-go@1.46.2"].startswith("1.46.2, go1.")
+    assert "native" not in told
+
+
 def test_numbers_that_are_none_stay_out_of_json() -> None:
     def measure(kit: Kit, **_: Any) -> Any:
         yield {"y": float("nan")}

@@ -78,6 +78,7 @@ def _had_here(kit: Kit, clients: Sequence[str]) -> Iterator[str]:
             continue
         try:
             goclient.build(_version(client))
+            kit.versions[client] = goclient.versions(_version(client))
         except EngineError as error:
             kit.skip(f"client {client}", str(error))
         else:

@@ -39,6 +39,7 @@ def measure(
             if client == goclient.NAME:
                 try:
                     goclient.build()
+                    kit.versions[client] = goclient.versions()
                 except EngineError as error:
                     kit.skip(client, str(error))
                     continue

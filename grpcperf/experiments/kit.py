@@ -50,7 +50,8 @@ class ServerKind:
 
     name: str
     start_with: Callable[..., Measurable]
-    prepare: Callable[[], object] = lambda: None  # what may fail here and take long, once; raises EngineError
+    # What may fail here and take long, once; tells the versions that the name does not. Raises EngineError.
+    prepare: Callable[[], str | None] = lambda: None
     is_go: bool = False
     is_native: bool = False
 
@@ -73,6 +74,7 @@ class Kit:
         self.findings: dict[str, Finding] = {}
         self.skipped: dict[str, str] = {}
         self.data: dict[str, Any] = {}  # of the report, beside what is fitted to its rows
+        self.versions: dict[str, str] = {}  # of servers that are built here, by their names
         self._bar = bar
 
     def servers(self, wanted: Iterable[Any]) -> Iterator[ServerKind]:
@@ -83,7 +85,8 @@ class Kit:
             raise InvalidRequest(f'servers must be a list such as ["native", "grpc-go"], not {shown(wanted)}')
         for one in [server_kind(one) for one in wanted]:
             try:
-                one.prepare()
+                if made := one.prepare():
+                    self.versions[one.name] = made
             except EngineError as error:
                 self.skip(one.name, str(error))
                 continue
@@ -149,8 +152,8 @@ def server_kind(wanted: Any) -> ServerKind:
         kind, at, version = wanted.partition("@")
         if kind == "grpc-go" and (version or not at):
             chosen = version or DEFAULT_VERSION
-            build = partial(GoServer.build, chosen)
-            return ServerKind(wanted, partial(GoServer, version=chosen), prepare=build, is_go=True)
+            prepare = partial(_build, chosen)
+            return ServerKind(wanted, partial(GoServer, version=chosen), prepare=prepare, is_go=True)
         kind, colon, model = wanted.partition(":")
         if kind == "native" and (model or not colon):
             return ServerKind(wanted, partial(Server, model=parse_model(model or "async")), is_native=True)
@@ -158,6 +161,13 @@ def server_kind(wanted: Any) -> ServerKind:
         'server must be "native", "native:MODEL", "grpc-go", "grpc-go@VERSION" or a callable, '
         f"not {shown(wanted)}"
     )
+
+
+def _build(version: str) -> str:
+    from grpcperf.targets import go_build
+
+    go_build.build(version)
+    return go_build.versions(version)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +233,7 @@ class Experiment:
             skipped=dict(kit.skipped),
             size=kit.size,
             parameters=plain(chosen),
-            environment=environment.summary(),
+            environment=environment.summary() | kit.versions,
             answered_by=self,
         )
 

@@ -49,6 +49,12 @@ def build(version: str, program: str = SERVER) -> Path:
     return path
 
 
+def versions(version: str, program: str = SERVER) -> str:
+    """Of grpc-go and Go in what build() makes, as "1.85.0, go1.26.8". Raises as build()."""
+    number = check_version(version)
+    return f"{number}, {_facts(_find_go(number, program))['GOVERSION']}"
+
+
 def check_version(version: object) -> str:
     """The version without a leading v. Raises InvalidRequest."""
     text = version.strip().removeprefix("v") if isinstance(version, str) else ""
