@@ -250,7 +250,7 @@ def _draw(report: Report, ax: Axes) -> None:
         else:
             ax.barh(at, row["noticed_s"], color=look(0)["color"])
     ax.set_yticks(range(len(rows)), names)
-    ax.invert_yaxis()
+    ax.set_ylim(len(rows) - 0.5, -0.5)  # also where the first or last has no bar
     ax.set_xlabel("time after they vanished (s)")
 
 
