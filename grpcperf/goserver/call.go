@@ -20,6 +20,13 @@ const (
 	looksAtCancelOnce = 50 * time.Microsecond
 )
 
+type kind int
+
+const (
+	unary kind = iota
+	streaming
+)
+
 type call struct {
 	service   *service
 	ctx       context.Context
@@ -34,7 +41,7 @@ type call struct {
 
 // enter takes a call past the limits; its handler has begun when there is no error. errDegraded asks for a cheap
 // answer instead of one.
-func (s *service) enter(ctx context.Context) (call, error) {
+func (s *service) enter(ctx context.Context, kind kind) (call, error) {
 	c := call{service: s, ctx: ctx, behaviour: s.defaults}
 	if a, _ := ctx.Value(askedKey{}).(*asked); a != nil {
 		c.behaviour = a.behaviour
@@ -53,6 +60,10 @@ func (s *service) enter(ctx context.Context) (call, error) {
 		return c, err
 	}
 	s.counters.begin()
+	if s.next != nil && kind == streaming {
+		c.end()
+		return c, errStream
+	}
 	return c, nil
 }
 

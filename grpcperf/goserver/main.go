@@ -33,7 +33,11 @@ func serve(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	service := &service{defaults: options.behave, limits: options.limits}
+	next, err := options.forward.connect()
+	if err != nil {
+		return err
+	}
+	service := &service{defaults: options.behave, limits: options.limits, next: next}
 	reports, err := serveReports(service)
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ type options struct {
 	cert     string
 	key      string
 	clientCA string
+	forward  forward
 }
 
 func parse(arguments []string) (*options, error) {
@@ -49,6 +50,7 @@ func parse(arguments []string) (*options, error) {
 		return err
 	})
 	o.keepalive(flags)
+	o.forward.flags(flags)
 	o.number(flags, "stream-workers", func(n int) grpc.ServerOption { return grpc.NumStreamWorkers(uint32(n)) })
 	o.number(flags, "max-concurrent-streams", func(n int) grpc.ServerOption { return grpc.MaxConcurrentStreams(uint32(n)) })
 	o.number(flags, "read-buffer", grpc.ReadBufferSize)
@@ -117,17 +119,9 @@ func (o *options) secure() error {
 	if o.cert == "" {
 		return nil
 	}
-	cert, err := os.ReadFile(o.cert)
+	pair, err := readPair(o.cert, o.key)
 	if err != nil {
 		return err
-	}
-	key, err := os.ReadFile(o.key)
-	if err != nil {
-		return err
-	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return fmt.Errorf("the certificate and its key: %w", err)
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	if o.clientCA != "" {
@@ -142,4 +136,19 @@ func (o *options) secure() error {
 	}
 	o.grpc = append(o.grpc, grpc.Creds(credentials.NewTLS(config)))
 	return nil
+}
+
+func readPair(certFile, keyFile string) (pair tls.Certificate, err error) {
+	cert, err := os.ReadFile(certFile)
+	if err != nil {
+		return pair, err
+	}
+	key, err := os.ReadFile(keyFile)
+	if err != nil {
+		return pair, err
+	}
+	if pair, err = tls.X509KeyPair(cert, key); err != nil {
+		err = fmt.Errorf("the certificate and its key: %w", err)
+	}
+	return pair, err
 }

@@ -28,6 +28,7 @@ type service struct {
 	limits   limits
 	counters counters
 	parking  parking
+	next     *next // nil: this is the last one
 }
 
 // zeros are the bodies of all answers; never written, so that the kernel backs them with its one page.
@@ -53,13 +54,16 @@ func cheap() *pb.SimpleResponse {
 	return &pb.SimpleResponse{Payload: &pb.Payload{}}
 }
 
-// begin a call that came with its request.
-func (s *service) begin(ctx context.Context, request *pb.SimpleRequest) (call, error) {
-	c, err := s.enter(ctx)
+// begin a call that came with its request, which is for the last server to check.
+func (s *service) begin(ctx context.Context, kind kind, request *pb.SimpleRequest) (call, error) {
+	c, err := s.enter(ctx, kind)
 	if err != nil {
 		return c, err
 	}
-	if err = check(request); err == nil {
+	if s.next == nil {
+		err = check(request)
+	}
+	if err == nil {
 		err = c.behave(nil)
 	}
 	if err != nil {
@@ -69,7 +73,7 @@ func (s *service) begin(ctx context.Context, request *pb.SimpleRequest) (call, e
 }
 
 func (s *service) UnaryCall(ctx context.Context, request *pb.SimpleRequest) (*pb.SimpleResponse, error) {
-	c, err := s.begin(ctx, request)
+	c, err := s.begin(ctx, unary, request)
 	if err == errDegraded {
 		return cheap(), nil
 	}
@@ -77,12 +81,15 @@ func (s *service) UnaryCall(ctx context.Context, request *pb.SimpleRequest) (*pb
 		return nil, err
 	}
 	defer c.end()
+	if s.next != nil {
+		return s.next.call(ctx, request)
+	}
 	return answer(request), nil
 }
 
 // StreamingCall answers each request in turn.
 func (s *service) StreamingCall(stream pb.BenchmarkService_StreamingCallServer) error {
-	c, err := s.enter(stream.Context())
+	c, err := s.enter(stream.Context(), streaming)
 	if err == errDegraded {
 		return nil
 	}
@@ -102,7 +109,7 @@ func (s *service) StreamingCall(stream pb.BenchmarkService_StreamingCallServer) 
 
 // StreamingFromClient takes requests for as long as the client likes, then answers once.
 func (s *service) StreamingFromClient(stream pb.BenchmarkService_StreamingFromClientServer) error {
-	c, err := s.enter(stream.Context())
+	c, err := s.enter(stream.Context(), streaming)
 	if err == errDegraded {
 		return stream.SendAndClose(cheap())
 	}
@@ -132,7 +139,7 @@ func (s *service) StreamingFromClient(stream pb.BenchmarkService_StreamingFromCl
 
 // StreamingFromServer answers until the client ends the call.
 func (s *service) StreamingFromServer(request *pb.SimpleRequest, stream pb.BenchmarkService_StreamingFromServerServer) error {
-	c, err := s.begin(stream.Context(), request)
+	c, err := s.begin(stream.Context(), streaming, request)
 	if err == errDegraded {
 		return stream.Send(cheap())
 	}
@@ -154,7 +161,7 @@ func (s *service) StreamingFromServer(request *pb.SimpleRequest, stream pb.Bench
 // StreamingBothWays sends as it likes, in the size that the first request asks for, until the client has
 // ended its side.
 func (s *service) StreamingBothWays(stream pb.BenchmarkService_StreamingBothWaysServer) error {
-	c, err := s.enter(stream.Context())
+	c, err := s.enter(stream.Context(), streaming)
 	if err == errDegraded {
 		return nil
 	}

@@ -11,11 +11,12 @@ from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.memstats import MemStats, from_go
 from grpcperf.targets.child import READY_S, check_env
 from grpcperf.targets.expvar import fetch, fetch_bytes
+from grpcperf.targets.forward import forward_options, next_server
 from grpcperf.targets.keepalive import Keepalive, require_keepalive
 from grpcperf.targets.limits import Limit, limit_options, parse_limits
 from grpcperf.targets.process import COMMAND_FILES_FD, LaunchedChild
 from grpcperf.targets.server import behaviour_options, clients_tls, tls_files
-from grpcperf.targets.target import Counters
+from grpcperf.targets.target import Counters, Measurable
 from grpcperf.tls import TLS
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class GoServer(LaunchedChild):
     of grpc-go, its own defaults where None: `stream_workers` (NumStreamWorkers), `max_concurrent_streams`,
     `read_buffer` and `write_buffer` (bytes per connection), `window` (of each stream and each connection,
     from 64 KiB; no longer sized by measured bandwidth), `max_message` (both ways). `keepalive`,
-    `limits`, `tls`, `behaviour`, `cpus`, `env`: as for gp.Server. GODEBUG in `env` reaches the runtime:
-    "memprofilerate=4096" makes heap_profile finer, at a price.
+    `limits`, `tls`, `forward`, `behaviour`, `cpus`, `env`: as for gp.Server. GODEBUG in `env` reaches the
+    runtime: "memprofilerate=4096" makes heap_profile finer, at a price.
 
     A parked stream reads nothing, or with grpcperf-hold=2 one message, which it answers.
 
@@ -68,6 +69,7 @@ class GoServer(LaunchedChild):
         keepalive: Keepalive | None = None,
         limits: Iterable[Limit | str] = (),
         tls: TLS | None = None,
+        forward: Measurable | str | None = None,
         behaviour: Mapping[str, int | str] | None = None,
         cpus: Iterable[int] | str | None = None,
         env: Mapping[str, str] | None = None,
@@ -92,6 +94,11 @@ class GoServer(LaunchedChild):
             *behaviour_options(behaviour),
         ]
         files = tls_files(tls)
+        self.forward = None if forward is None else next_server(forward)
+        if self.forward is not None:
+            told, handed = forward_options(self.forward)
+            arguments += told
+            files |= handed
         for descriptor, option in enumerate(files, start=COMMAND_FILES_FD):
             arguments += [option, f"/proc/self/fd/{descriptor}"]
         command = [str(go_build.build(self.version)), *arguments]
@@ -207,7 +214,10 @@ class GoServer(LaunchedChild):
         return f"Go server at {self.address}" if hasattr(self, "address") else self._title
 
     def _about(self) -> dict[str, str]:
-        return {"version": f"grpc-go {self.version}"} | ({"security": "with TLS"} if self.tls else {})
+        about = {"version": f"grpc-go {self.version}"}
+        if self.forward:
+            about["forward"] = f"forwarding to {self.forward.address}"
+        return about | ({"security": "with TLS"} if self.tls else {})
 
 
 def _known(said: Mapping[str, Any]) -> dict[str, int | float]:

@@ -11,11 +11,12 @@ from grpcperf.errors import Error, InvalidRequest
 from grpcperf.targets.allocations import Counting
 from grpcperf.targets.channel_args import check_channel_args, engine_args, refuse_twice
 from grpcperf.targets.child import executable
+from grpcperf.targets.forward import forward_options, next_server
 from grpcperf.targets.keepalive import Keepalive, require_keepalive
 from grpcperf.targets.limits import Limit, limit_options, parse_limits
 from grpcperf.targets.models import Model, parse_model
 from grpcperf.targets.native import NativeChild
-from grpcperf.targets.target import Measurable, as_target, engine_tls
+from grpcperf.targets.target import Measurable, engine_tls
 from grpcperf.threads import require_server_threads
 from grpcperf.tls import TLS, require_tls
 from grpcperf.values import refuse_unknown
@@ -23,7 +24,6 @@ from grpcperf.values import refuse_unknown
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEXT_S = 5.0  # for the next server of a chain to answer
 SETTINGS_S = 5.0
 SHOWN_S = 0.5
 BEHAVIOURS = ("hold", "delay-us", "busy-us", "alloc-bytes", "observe-cancel", "message-delay-us", "status")
@@ -94,9 +94,9 @@ class Server(NativeChild):
             arguments += ["--tcp-keepalive", option]
         arguments += behaviour_options(behaviour)
         files = tls_files(tls)
-        self.forward = None if forward is None else _next_server(forward, listen, port)
+        self.forward = None if forward is None else next_server(forward, own=(f"{listen}:{port}", listen))
         if self.forward is not None:
-            told, handed = _forward_options(self.forward)
+            told, handed = forward_options(self.forward)
             arguments += told
             files |= handed
         require_server_threads()
@@ -149,43 +149,6 @@ def server_args(args: Any, keepalive: object, max_concurrent_streams: int | None
 def _require_tcp(listen: object) -> None:
     if isinstance(listen, str) and listen.startswith("unix:"):
         raise InvalidRequest(f"keepalive: listen={listen!r} is no TCP; leave the tcp_ values out")
-
-
-def _next_server(forward: object, listen: object, port: object) -> Measurable:
-    """The next server, which must be one that answers.
-
-    Raises InvalidRequest, ServerDied, ConnectError."""
-    if not isinstance(forward, (str, Measurable)):
-        raise InvalidRequest(
-            f'forward must be a server or an address such as "127.0.0.1:50051", not {units.shown(forward)}'
-        )
-    target = as_target(forward)
-    if target.address in (f"{listen}:{port}", listen):
-        raise InvalidRequest(f"forward={target.address}: a server cannot forward to itself")
-    if target.tls is not None and (target.tls.min_version or target.tls.max_version):
-        raise InvalidRequest(
-            "forward: C core cannot choose TLS versions; leave min_version and max_version out"
-        )
-    target.require_usable()
-    with translated():
-        _engine.probe(target.address, NEXT_S, engine_tls(target))
-    return target
-
-
-def _forward_options(target: Measurable) -> tuple[list[str], dict[str, bytes]]:
-    """How the next server is called: options, and those whose value is a file."""
-    told = ["--forward", target.address]
-    if target.authority is not None:
-        told += ["--forward-authority", target.authority]
-    tls = engine_tls(target)
-    if tls is None:
-        return told, {}
-    told += ["--forward-tls", "verify" if tls["verify"] else "any"]
-    if tls["server_name"] is not None:
-        told += ["--forward-tls-name", tls["server_name"]]
-    return told, {
-        f"--forward-tls-{name}": tls[name].encode() for name in ("ca", "cert", "key") if tls[name] is not None
-    }
 
 
 def tls_files(tls: TLS | None) -> dict[str, bytes]:
