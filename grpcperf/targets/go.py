@@ -45,7 +45,8 @@ class GoServer(LaunchedChild):
     `limits`, `tls`, `forward`, `behaviour`, `cpus`, `env`: as for gp.Server. GODEBUG in `env` reaches the
     runtime: "memprofilerate=4096" makes heap_profile finer, at a price.
 
-    A parked stream reads nothing, or with grpcperf-hold=2 one message, which it answers.
+    A parked stream reads nothing, or with grpcperf-hold=2 one message, which it answers. With `forward` it
+    decodes and encodes what goes on, as programs that use grpc-go do; the native server passes it on as it is.
 
     Raises InvalidRequest for nonsense, EngineError when it cannot be built or does not start. Once the
     process is gone, every method raises ServerDied.
