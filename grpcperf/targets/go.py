@@ -46,7 +46,7 @@ class GoServer(LaunchedChild):
     runtime: "memprofilerate=4096" makes heap_profile finer, at a price.
 
     A parked stream reads nothing, or with grpcperf-hold=2 one message, which it answers. With `forward` it
-    decodes and encodes what goes on, as programs that use grpc-go do; the native server passes it on as it is.
+    decodes and encodes what goes on, as programs that use grpc-go do; a native server passes it on as it is.
 
     Raises InvalidRequest for nonsense, EngineError when it cannot be built or does not start. Once the
     process is gone, every method raises ServerDied.
