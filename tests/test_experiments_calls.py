@@ -6,6 +6,8 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from matplotlib.figure import Figure
 
 import grpcperf as gp
 from grpcperf import leaks
-from grpcperf.experiments import Report, find
+from grpcperf.experiments import Report, find, readings
 from grpcperf.memory import memory_at_rest
 
 BOTH = ["native", "grpc-go"]
@@ -57,6 +59,37 @@ def test_what_a_handler_holds_is_added() -> None:
         bare, holding = (one(report, server=server, held_kib=size) for size in (0, 16))
         assert 15 < holding["kib_per_call"] - bare["kib_per_call"] < 19
         assert 3 < bare["kib_per_call"] < 30
+
+
+def test_a_handler_whose_memory_does_not_show_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Less than was asked for is no rounding of an allocator."""
+
+    def held(kit: Any, server: Any, *, metadata: Any, **_: Any) -> Any:
+        return SimpleNamespace(memory=lambda each: {"total_kib_per_call": 10 + shares.pop() * 4})
+
+    shares = [0.5, 0.0]
+    monkeypatch.setattr(import_module("grpcperf.experiments.handler_alloc"), "held_calls", held)
+    report = run("handler-alloc", servers=["native"], sizes=[0, "4KiB"])
+    assert "-50.0% beyond" in report.verdict
+    assert [found.code for found in report.findings] == ["less_than_held"]
+
+
+@pytest.mark.parametrize(
+    ("name", "small"),
+    [
+        ("in-flight-cost", {"servers": ["native"], "kinds": ["unary"], "calls": [10]}),
+        ("idle-streams", {"servers": ["native"], "connections": [5], "duration": 0.1}),
+        ("slow-reader", {"servers": ["native"], "streams": [3], "sizes": ["1KiB"]}),
+        ("client-side", {"clients": ["wire"], "calls": [5], "duration": 0.1}),
+    ],
+)
+def test_memory_that_did_not_come_to_rest_is_told(
+    monkeypatch: pytest.MonkeyPatch, name: str, small: Any
+) -> None:
+    monkeypatch.setattr(
+        readings, "memory_at_rest", lambda target: replace(target.memstats(settle=True), settled=False)
+    )
+    assert "not_settled" in [found.code for found in run(name, **small).findings]
 
 
 def test_clients_of_grpcs_own_pay_many_times_more() -> None:
@@ -186,6 +219,26 @@ def test_smaller_buffers_help_the_old_grpc_go_alone() -> None:
     assert all(row["cpu_us_per_message"] > 0 for row in report.rows)
     functions = {row["function"] for rows in report.data["heap"].values() for row in rows}
     assert any("bufio" in name or "transport" in name for name in functions)
+
+
+@pytest.mark.parametrize(
+    ("large", "small", "told"),
+    [
+        ((100, 95, 105), (60, 55, 65), "40% less"),
+        ((100, 95, 105), (140, 120, 160), "40% more"),
+        ((100, 95, 105), (91, 90, 92), "changes nothing"),
+        ((100, 20, 180), (60, 50, 70), "changes nothing"),
+        ((100, None, None), (60, None, None), "40% less"),
+    ],
+)
+def test_what_smaller_buffers_are_said_to_change(large: Any, small: Any, told: str) -> None:
+    name = "total_kib_per_connection"
+    rows = tuple(
+        {"server": "grpc-go", "connections": 9, "buffer_bytes": size, "tasks_per_connection": None}
+        | {"cpu_us_per_message": None, name: memory[0], f"{name}_low": memory[1], f"{name}_high": memory[2]}
+        for size, memory in ((32768, large), (8192, small))
+    )
+    assert told in Report(name="idle-streams", rows=rows).verdict
 
 
 @contextmanager

@@ -14,11 +14,10 @@ from grpcperf.errors import EngineError
 from grpcperf.experiments.clients import await_running, go_holding, holding
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
-from grpcperf.experiments.readings import kib_each, known, require_running
+from grpcperf.experiments.readings import at_rest, kib_each, known, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, logarithmic
 from grpcperf.load import load
-from grpcperf.memory import memory_at_rest
 from grpcperf.memstats import MemStats
 from grpcperf.spec import TRANSPORTS
 from grpcperf.targets import Measurable, Server
@@ -70,7 +69,7 @@ def _held(kit: Kit, target: Measurable, client: str, calls: int) -> MemStats:
         process = holding(target, calls, "--transport", client, memstats="preload")
     with process:
         require_running(kit, f"{client} client", await_running(target, process, calls), calls)
-        return memory_at_rest(process)
+        return at_rest(kit, f"{client} client", process)
 
 
 def _cpu_us(kit: Kit, target: Measurable, client: str, calls: int, duration: float) -> float | None:

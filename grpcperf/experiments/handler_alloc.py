@@ -6,18 +6,21 @@ Left open by the article, whose handlers held nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import KIB, held_calls
+from grpcperf.experiments.readings import KIB, held_calls, known, told_kib
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero
+from grpcperf.result import Finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+TOO_LITTLE = -0.05  # of what was asked for: not to be explained by an allocator, nor by noise
 
 
 def measure(
@@ -31,8 +34,11 @@ def measure(
             row = kit.repeat(repeats, lambda: _one(kit, server, size, calls))  # noqa: B023
             if size == 0:
                 bare = row["kib_per_call"]
+            overhead = _overhead(row["kib_per_call"], bare, size / KIB)
+            if overhead is not None and overhead < TOO_LITTLE:
+                kit.note(_too_little(f"{server.name}, {units.format_bytes(size)} held", overhead))
             about = {"server": server.name, "calls": calls, "held_kib": size / KIB}
-            yield about | row | {"overhead": _overhead(row["kib_per_call"], bare, size / KIB)}
+            yield about | row | {"overhead": overhead}
 
 
 def _one(kit: Kit, server: ServerKind, size: int, calls: int) -> Row:
@@ -46,19 +52,29 @@ def _overhead(total: float | None, bare: float | None, held: float) -> float | N
     return None if total is None or bare is None or held == 0 else (total - bare) / held - 1
 
 
+def _too_little(where: str, overhead: float) -> Finding:
+    return Finding(
+        code="less_than_held",
+        severity="warning",
+        message=f"{where}: it added {-overhead:.0%} less, so something else was given back meanwhile",
+        measured=overhead,
+        threshold=TOO_LITTLE,
+    )
+
+
 def verdict(report: Report) -> str:
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
         rows = sorted(report.select(server=server), key=lambda row: row["held_kib"])
-        told = [f"{_kib(row)} with {row['held_kib']:g} KiB held" for row in (rows[0], rows[-1])]
-        extra = max((row["overhead"] for row in rows if row["overhead"] is not None), default=None)
-        most = "" if extra is None else f", at most {max(0.0, extra):.1%} more than was asked for"
-        parts.append(f"{server} needs {' and '.join(told)}{most}")
+        ends = rows[:1] + rows[1:][-1:]
+        told = [f"{told_kib(row['kib_per_call'])} with {row['held_kib']:g} KiB held" for row in ends]
+        extra = known(row["overhead"] for row in rows)
+        spread = (
+            " to ".join(dict.fromkeys(f"{end:+.1%}" for end in (min(extra), max(extra)))) if extra else ""
+        )
+        more = f", {spread} beyond what was asked for" if extra else ""
+        parts.append(f"{server} needs {' and '.join(told)}{more}")
     return f"For a call in flight {'; '.join(parts)}."
-
-
-def _kib(row: Mapping[str, Any]) -> str:
-    return "an unknown amount" if row["kib_per_call"] is None else f"{row['kib_per_call']:.1f} KiB"
 
 
 def figures(report: Report) -> list[Figure]:

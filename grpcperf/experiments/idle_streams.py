@@ -16,18 +16,25 @@ from typing import TYPE_CHECKING, Any
 from grpcperf import units
 from grpcperf.errors import EngineError
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import Readings, keep_goroutines, keep_heap, require_running
+from grpcperf.experiments.readings import (
+    Readings,
+    at_rest,
+    keep_goroutines,
+    keep_heap,
+    require_running,
+    told_kib,
+)
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.hold import hold
 from grpcperf.load import load
-from grpcperf.memory import memory_at_rest
 from grpcperf.targets import Keepalive, Measurable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MAX_MESSAGE = 8 << 20
+NO_CHANGE = 0.1  # of the memory: less is taken for none
 LATENESS = ("send_lag", "bursty_sends", "few_samples")
 KEEPALIVE = Keepalive(time=10, timeout=15, max_idle=180)
 
@@ -67,11 +74,11 @@ def _one(
     name = f"{server.name}, {connections:,} connections" + (f", buffers of {size:,} B" if size else "")
     with server.start(keepalive=KEEPALIVE, go=go, native=native) as target:
         with hold(target, calls=1, kind="bidi", send_first=True):
-            before = memory_at_rest(target)
+            before = at_rest(kit, name, target)
             with hold(
                 target, calls=connections, connections=connections, kind="bidi", send_first=True, timeout=60
             ) as held:
-                during = memory_at_rest(target)
+                during = at_rest(kit, name, target)
                 require_running(kit, server.name, held.running, connections)
                 keep_heap(kit, name, target)
                 keep_goroutines(kit, name, target)
@@ -79,9 +86,7 @@ def _one(
     readings = Readings(count=connections, before=before, held=during, after=during)
     row = readings.memory("connection")
     row["socket_kib_per_connection"] = readings.kib("socket_bytes")
-    tasks = None if during.tasks is None or before.tasks is None else during.tasks - before.tasks
-    row["tasks_per_connection"] = None if tasks is None else tasks / connections
-    return row | {"cpu_us_per_message": cpu_us}
+    return row | {"tasks_per_connection": readings.tasks_each, "cpu_us_per_message": cpu_us}
 
 
 def _talk(
@@ -114,9 +119,10 @@ def verdict(report: Report) -> str:
         if not rows:
             continue
         first, last = rows[0], rows[-1]
-        told = f"{server} holds {_kib(first)} and {_tasks(first)} per connection"
+        told = f"{server} holds {told_kib(_total(first))} and {_tasks(first)} per connection"
         if first["buffer_bytes"] != last["buffer_bytes"] and None not in (_total(first), _total(last)):
-            told += f" and {_kib(last)} with buffers of {last['buffer_bytes']:,} B, {_change(first, last)}"
+            small = f"{told_kib(_total(last))} with buffers of {last['buffer_bytes']:,} B"
+            told += f" and {small}, {_change(first, last)}"
         parts.append(told)
     return f"With {most:,} idle streams {'; '.join(parts)}."
 
@@ -126,23 +132,29 @@ def _total(row: Mapping[str, Any]) -> float | None:
     return total
 
 
-def _kib(row: Mapping[str, Any]) -> str:
-    total = _total(row)
-    return "an unknown amount" if total is None else f"{total:.1f} KiB"
-
-
 def _tasks(row: Mapping[str, Any]) -> str:
     tasks = row["tasks_per_connection"]
     return "an unknown number of tasks" if tasks is None else f"{tasks:.1f} tasks"
 
 
 def _change(large: Mapping[str, Any], small: Mapping[str, Any]) -> str:
-    share = 1 - (_total(small) or 0.0) / (_total(large) or 1.0)
-    told = f"{share:.0%} less" if share > 0.1 else "which changes nothing"
+    column = "total_kib_per_connection"
+    before, after = large[column], small[column]
+    told = "which changes nothing that shows"
+    if before > 0 and abs(after / before - 1) > NO_CHANGE and not _overlap(large, small, column):
+        told = f"{abs(after / before - 1):.0%} {'less' if after < before else 'more'}"
     cpu = large["cpu_us_per_message"], small["cpu_us_per_message"]
     if None in cpu:
         return told
     return f"{told} (CPU of a message {cpu[0]:.1f} and {cpu[1]:.1f} µs)"
+
+
+def _overlap(one: Mapping[str, Any], other: Mapping[str, Any], column: str) -> bool:
+    """Whether the intervals have something in common; without repeats there are none."""
+    bounds: list[Any] = [row.get(f"{column}_{end}") for row in (one, other) for end in ("low", "high")]
+    if None in bounds:
+        return False
+    return bool(max(bounds[0], bounds[2]) <= min(bounds[1], bounds[3]))
 
 
 def figures(report: Report) -> list[Figure]:

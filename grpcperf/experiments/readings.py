@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpcperf.experiments.kit import Kit, Row, ServerKind
+from grpcperf.findings import finding
 from grpcperf.hold import hold
 from grpcperf.memory import memory_at_rest
 from grpcperf.memstats import MemStats
@@ -37,6 +38,12 @@ class Readings:
     def kept_kib(self, *fields: str) -> float | None:
         """The same of what was still there afterwards."""
         return kib_each(self.before, self.after, self.count, *fields)
+
+    @property
+    def tasks_each(self) -> float | None:
+        """Tasks that one of them added; None where they are not known."""
+        before, held = self.before.tasks, self.held.tasks
+        return None if before is None or held is None else (held - before) / self.count
 
     def memory(self, each: str) -> Row:
         """Columns, whose names end in _per_`each`."""
@@ -76,16 +83,24 @@ def held_calls(
         held = hold(target, calls=calls, kind=kind, metadata=metadata, send_first=first, timeout=60)
         held.calls = 0
         with held:
-            before = memory_at_rest(target)
+            before = at_rest(kit, server.name, target)
             held.grow(calls)
             _wait(lambda: target.has_counters and target.counters().parked < held.running)
-            during = memory_at_rest(target)
+            during = at_rest(kit, server.name, target)
             require_running(kit, server.name, held.running, calls)
             if look is not None:
                 look(target)
         await_idle(target)
-        after = memory_at_rest(target)
+        after = at_rest(kit, server.name, target)
     return Readings(count=calls, before=before, held=during, after=after)
+
+
+def at_rest(kit: Kit, name: str, target: Measurable) -> MemStats:
+    """Memory once it no longer moves; noted when it did not come to rest."""
+    memory = memory_at_rest(target)
+    if not memory.settled:
+        kit.note(finding("not_settled", "memory did not come to rest within its time"), name)
+    return memory
 
 
 def await_idle(target: Measurable) -> None:
@@ -123,6 +138,11 @@ def keep_heap(kit: Kit, name: str, target: Measurable) -> None:
     """Keep the functions that allocated most of a Go server's heap, in the report's `data`."""
     if isinstance(target, GoServer):
         kit.data.setdefault("heap", {})[name] = target.heap_profile(TOP)
+
+
+def told_kib(kib: float | None) -> str:
+    """A figure of memory as a verdict tells it."""
+    return "an unknown amount" if kib is None else f"{kib:,.1f} KiB"
 
 
 def microseconds(seconds: float | None) -> float | None:

@@ -17,11 +17,10 @@ from grpcperf import units
 from grpcperf.experiments.clients import LONG_S, await_running, command, kill
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import Readings, await_idle, keep_heap, require_running
+from grpcperf.experiments.readings import Readings, at_rest, await_idle, keep_heap, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero
 from grpcperf.hold import hold
-from grpcperf.memory import memory_at_rest
 from grpcperf.result import Finding
 from grpcperf.targets import Measurable, Process
 
@@ -49,7 +48,7 @@ def _one(kit: Kit, server: ServerKind, streams: int, size: int) -> Row:
     with server.start() as target:
         with hold(target, calls=1, kind="bidi"):
             pass  # what it makes once
-        before = memory_at_rest(target)
+        before = at_rest(kit, server.name, target)
         argv = command(
             *("load", target.address, "--kind", "server_stream", "--concurrency", streams),
             *("--response-size", size, "--duration", LONG_S, "--json"),
@@ -60,11 +59,11 @@ def _one(kit: Kit, server: ServerKind, streams: int, size: int) -> Row:
             require_running(kit, server.name, running, streams)
             if not _is_blocked(target):
                 kit.note(_still_sending(server.name))
-            held = memory_at_rest(target)
+            held = at_rest(kit, server.name, target)
             keep_heap(kit, f"{server.name}, {streams:,} streams of {size:,} B", target)
             kill(client)
         await_idle(target)
-        after = memory_at_rest(target)
+        after = at_rest(kit, server.name, target)
     readings = Readings(count=streams, before=before, held=held, after=after)
     memory = readings.memory("stream")
     return {"kib_per_stream": memory.pop("total_kib_per_stream"), **memory} | {
