@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.errors import EngineError
 from grpcperf.experiments.clients import allocations_of
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
@@ -20,7 +21,7 @@ from grpcperf.figures import look
 from grpcperf.load import load
 from grpcperf.spec import TRANSPORTS
 from grpcperf.targets import Measurable, Mirror
-from grpcperf.units import one_of
+from grpcperf.units import count, one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +40,10 @@ class Total:
     calls: int
 
     def per_call(self, base: Total) -> tuple[float, float]:
+        """Raises EngineError where none ended: there is nothing to divide by."""
         calls = self.calls - base.calls
+        if calls <= 0:
+            raise EngineError("too few calls ended to tell what one allocates")
         return (self.bytes - base.bytes) / calls, (self.blocks - base.blocks) / calls
 
     def without_calls(self, cost: tuple[float, float]) -> Total:
@@ -55,6 +59,8 @@ def measure(
 ) -> Iterator[Row]:
     """Calls with `size` bytes both ways, 8 in flight; streams with one message, and with `messages`, from
     which follows what one more costs. Clients call the mirror, which leaves them the CPU."""
+    calls = count(calls, "calls", low=2 * IN_FLIGHT)
+    messages = count(messages, "messages", low=2)
     plan = {"concurrency": IN_FLIGHT, "warmup": 0, "request_size": size, "response_size": size}
     for server in kit.servers(servers):
         kit.say(server=server.name)

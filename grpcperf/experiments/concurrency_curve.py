@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.errors import InvalidRequest
-from grpcperf.experiments.curves import CONDITIONS, METRICS, point, times, told, under
+from grpcperf.experiments.curves import CONDITIONS, METRICS, point, request_bytes, times, told, under
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.plot import lines
@@ -24,15 +24,18 @@ def measure(
     servers: Sequence[Any],
     concurrency: Sequence[int],
     fractions: Sequence[float],
+    request_size: int | str,
     duration: float,
     repeats: int,
     **conditions: Any,
 ) -> Iterator[Row]:
-    """The closed loop at each concurrency, then an open loop at fractions of the best of them. Server and
-    client are pinned apart, or the client could not be on time at the higher fractions."""
+    """The closed loop at each concurrency, then an open loop at fractions of the best of them. `pinned`
+    gives server and client CPUs of their own, without which the client is not on time at the higher
+    fractions."""
+    size = request_bytes(request_size)
     for server in kit.servers(servers):
         with under(kit, conditions, server) as (target, asked):
-            how = {"duration": duration, "warmup": duration / 4, "request_size": 16, **asked}
+            how = {"duration": duration, "warmup": duration / 4, "request_size": size, **asked}
             best = 0.0
             for callers in concurrency:
                 kit.say(server=server.name, concurrency=callers)
@@ -40,13 +43,13 @@ def measure(
                 row = kit.repeat(repeats, lambda: point(kit, target, where, **spec))  # noqa: B023
                 best = max(best, row["throughput_rps"])
                 about = {"server": server.name, "loop": "closed", "connections": 1, "concurrency": callers}
-                yield about | row | told(conditions)
+                yield about | {"request_size": size} | row | told(conditions)
             for rate in [round(best * fraction) for fraction in fractions if round(best * fraction)]:
                 kit.say(server=server.name, rate=rate)
                 spec, where = {**how, "rate": rate}, f"{server.name} at {rate:,} calls/s"
                 row = kit.repeat(repeats, lambda: point(kit, target, where, **spec))  # noqa: B023
                 about = {"server": server.name, "loop": "open", "connections": 1, "rate": rate}
-                yield about | row | told(conditions)
+                yield about | {"request_size": size} | row | told(conditions)
 
 
 def data(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -88,15 +91,26 @@ def verdict(report: Report) -> str:
         ):
             continue
         fit = report.data.get(server, {})
-        knee = f", the law's knee is at {fit['knee']:.0f}" if fit.get("knee") else ""
-        if fit.get("r2") is not None and not fit.get("knee"):
-            knee = ", the law has no knee"
         parts.append(
             f"{server}: from {first['concurrency']} to {last['concurrency']} callers throughput grows "
             f"{times(last['throughput_rps'] / first['throughput_rps'])} times and the median latency "
-            f"{times(last['latency_p50_us'] / first['latency_p50_us'])} times{knee}"
+            f"{times(last['latency_p50_us'] / first['latency_p50_us'])} times"
+            f"{_knee(fit, last['concurrency'])}"
         )
     return "; ".join(parts) + "." if parts else "Too little was measured for a verdict."
+
+
+def _knee(fit: Mapping[str, Any], most: int) -> str:
+    """Told for the end of a sentence. What the law says of more callers than were measured is a guess."""
+    if fit.get("r2") is None:
+        return ""
+    if not fit["knee"]:
+        return ", the law has no knee"
+    if fit["knee"] > most:
+        return ", the law's knee is beyond what was measured"
+    low, high = fit["knee_low"], fit["knee_high"]
+    bounds = ", of unknown interval" if None in (low, high) else f" [{low:.0f}, {high:.0f}]"
+    return f", the law's knee is at {fit['knee']:.0f}{bounds}"
 
 
 def figures(report: Report) -> list[Figure]:
@@ -133,6 +147,7 @@ EXPERIMENT = Experiment(
         "servers": ["native", "grpc-go"],
         "concurrency": [1, 4, 16, 64, 256],
         "fractions": [0.5],
+        "request_size": "16 B",
         "duration": 0.25,
         "repeats": 1,
         **CONDITIONS,
@@ -142,6 +157,7 @@ EXPERIMENT = Experiment(
         "servers": ["native", "native:thread", "grpc-go"],
         "concurrency": [1, 4, 16, 64, 256],
         "fractions": [0.25, 0.5, 0.75, 0.9],
+        "request_size": "16 B",
         "duration": 2.0,
         "repeats": 5,
         **CONDITIONS,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.curves import CONDITIONS, METRICS, point, times, told, under
+from grpcperf.experiments.curves import CONDITIONS, METRICS, point, request_bytes, times, told, under
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
 from grpcperf.plot import lines
@@ -36,14 +36,8 @@ def measure(
                     where = f"{server.name}, {count} connections"
                     spec = {**asked, **how, "duration": duration, "warmup": duration / 4}
                     measured = kit.repeat(repeats, lambda: point(kit, target, where, **spec))  # noqa: B023
-                    row = {"server": server.name, **asked, "request_size": _bytes(size)}
+                    row = {"server": server.name, **asked, "request_size": request_bytes(size)}
                     yield row | measured | told(conditions)
-
-
-def _bytes(size: int | str) -> int:
-    from grpcperf.units import size_bytes
-
-    return size_bytes(size, "request_size")
 
 
 def verdict(report: Report) -> str:

@@ -14,6 +14,7 @@ from grpcperf.load import load
 from grpcperf.result import Result
 from grpcperf.targets import Link, Measurable
 from grpcperf.tls import TLS
+from grpcperf.units import size_bytes
 
 METRICS = (
     *("throughput_rps", "mib_per_s", "latency_p50_us", "latency_p99_us", "errors"),
@@ -65,6 +66,11 @@ def under(
 def told(conditions: Mapping[str, Any]) -> Row:
     """The conditions that are not the usual ones, as columns."""
     return {name: value for name, value in conditions.items() if value != CONDITIONS[name]}
+
+
+def request_bytes(size: int | str) -> int:
+    """Bytes of a request that may be given as "64KiB". Raises InvalidRequest."""
+    return size_bytes(size, "request_size")
 
 
 def point(kit: Kit, target: Measurable, where: str, **arguments: Any) -> Row:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.places import Places, places
-from grpcperf.experiments.readings import microseconds
+from grpcperf.experiments.readings import microseconds, switches, switches_per_call
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, steps_axis
 from grpcperf.load import load, start
 from grpcperf.result import Result
-from grpcperf.targets import Async, Measurable
+from grpcperf.targets import Async
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,8 +46,8 @@ def measure(
     `rate` calls per second that do not wait. Pinned: server and clients on CPUs of their own."""
     where = places(kit, pinned=pinned)
     for server in kit.servers(servers):
-        if server.is_native and server.name != "native":
-            kit.skip(server.name, "its calls have threads of their own")
+        if not server.is_go and server.name != "native":
+            kit.skip(server.name, "the threads that its calls run on cannot be set")
             continue
         for count in threads:
             kit.say(server=server.name, threads=count)
@@ -84,9 +84,9 @@ def _one(
         ) as waiting,
     ):
         time.sleep(warmup)
-        before = _switches(target)
+        before = switches(target)
         probe = load(target, rate=rate, cpus=where.client, warmup=0, duration=duration)
-        after = _switches(target)
+        after = switches(target)
         result = waiting.result()
     kit.note(probe, f"{server.name}, {threads} threads, the light load")
     kit.note(result, f"{server.name}, {threads} threads, those that wait")
@@ -94,7 +94,7 @@ def _one(
         "latency_p50_us": microseconds(probe.latency.p50),
         "latency_p99_us": microseconds(probe.latency.p99),
         "server_cpu_us_per_call": _cpu_us(result, probe),
-        "context_switches_per_call": _each(before, after),
+        "context_switches_per_call": switches_per_call(before, after),
     }
 
 
@@ -102,19 +102,6 @@ def _cpu_us(waiting: Result, probe: Result) -> float | None:
     """Of all calls in that time: of those that wait, and of the light load, which may be as many."""
     calls = waiting.all_in_window + probe.all_in_window
     return None if waiting.server_cpu_s is None or not calls else waiting.server_cpu_s / calls * 1e6
-
-
-def _switches(target: Measurable) -> tuple[int | None, int]:
-    """Context switches of the server so far, and calls that it has started."""
-    started = target.counters().started if target.has_counters else 0
-    return target.memstats().context_switches, started
-
-
-def _each(before: tuple[int | None, int], after: tuple[int | None, int]) -> float | None:
-    calls = after[1] - before[1]
-    return (
-        (after[0] - before[0]) / calls if before[0] is not None and after[0] is not None and calls else None
-    )
 
 
 def verdict(report: Report) -> str:

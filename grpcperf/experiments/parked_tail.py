@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.places import Places, places
-from grpcperf.experiments.readings import microseconds, require_running
+from grpcperf.experiments.readings import microseconds, pause_mean_us, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero
 from grpcperf.hold import hold
 from grpcperf.load import load
 from grpcperf.memory import memory_at_rest
-from grpcperf.memstats import MemStats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,30 +63,27 @@ def _one(kit: Kit, server: ServerKind, calls: int, where: Places, rate: float, d
         "latency_p99_us": microseconds(result.latency.p99),
         "latency_max_us": microseconds(result.latency.max),
         "gc_cycles": None if start.num_gc is None else (after.num_gc or 0) - start.num_gc,
-        "gc_pause_mean_us": _pause_us(start, settled),
+        "gc_pause_mean_us": pause_mean_us(start, settled),
         "server_cpu_us_per_call": result.server_cpu_us_per_call,
     }
 
 
-def _pause_us(before: MemStats, after: MemStats) -> float | None:
-    """The mean pause of the collections between two readings."""
-    if before.num_gc is None or before.pause_total_ns is None:
-        return None
-    cycles = (after.num_gc or 0) - before.num_gc
-    return ((after.pause_total_ns or 0) - before.pause_total_ns) / cycles / 1e3 if cycles else None
-
-
 def verdict(report: Report) -> str:
+    """Of the servers that were measured with the fewest and with the most."""
     few, most = (pick(row["calls"] for row in report.rows) for pick in (min, max))
     parts = []
     for server in dict.fromkeys(row["server"] for row in report.rows):
         rows = [row for calls in (few, most) for row in report.select(server=server, calls=calls)]
+        if few == most or len(rows) < 2:
+            continue
         told = (
             f"{server} {_change(rows, 'latency_p50_us')} at p50 and {_change(rows, 'latency_p99_us')} at p99"
         )
         if rows[0]["gc_pause_mean_us"] is not None:
             told += f", collections pausing it for {_change(rows, 'gc_pause_mean_us')}"
         parts.append(told)
+    if not parts:
+        return "Too little was measured for a verdict."
     if not report.valid:
         parts.append("the run was disturbed, so that these latencies are not the server's alone")
     return f"A light load, from {few:,} to {most:,} calls parked: {'; '.join(parts)}."

@@ -152,3 +152,27 @@ def microseconds(seconds: float | None) -> float | None:
 def known(values: Iterable[Any]) -> list[float]:
     """Those that are known."""
     return [value for value in values if value is not None]
+
+
+def pause_mean_us(before: MemStats, after: MemStats) -> float | None:
+    """The mean pause of the garbage collections between two readings; None where there were none or the
+    process has no such thing."""
+    if None in (before.num_gc, before.pause_total_ns, after.num_gc, after.pause_total_ns):
+        return None
+    collections = (after.num_gc or 0) - (before.num_gc or 0)
+    pause_ns = (after.pause_total_ns or 0) - (before.pause_total_ns or 0)
+    return pause_ns / collections / 1e3 if collections else None
+
+
+def switches(target: Measurable) -> tuple[int | None, int]:
+    """Context switches of a server so far, and calls that it has started."""
+    started = target.counters().started if target.has_counters else 0
+    return target.memstats().context_switches, started
+
+
+def switches_per_call(before: tuple[int | None, int], after: tuple[int | None, int]) -> float | None:
+    """Those between two readings, for each call that was started between them; None for unknown."""
+    calls = after[1] - before[1]
+    if before[0] is None or after[0] is None or not calls:
+        return None
+    return (after[0] - before[0]) / calls

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.curves import CONDITIONS, times, told, under
+from grpcperf.experiments.curves import CONDITIONS, request_bytes, times, told, under
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
+from grpcperf.experiments.readings import microseconds
 from grpcperf.experiments.report import Report
 from grpcperf.load import load
 from grpcperf.plot import lines
-from grpcperf.stats import common_slope
+from grpcperf.stats import Interval, fit_cost
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,19 +26,23 @@ def measure(
     servers: Sequence[Any],
     messages: Sequence[int],
     transport: str,
+    request_size: int | str,
     duration: float,
     repeats: int,
     **conditions: Any,
 ) -> Iterator[Row]:
-    """One caller: unary, then streams of so many messages each."""
+    """One caller: unary, then streams of so many messages each, of `request_size` bytes."""
+    size = request_bytes(request_size)
     for server in kit.servers(servers):
         with under(kit, conditions, server) as (target, asked):
-            how = {**asked, "transport": transport, "duration": duration, "warmup": duration / 4}
+            how = {**asked, "transport": transport, "request_size": size}
+            how |= {"duration": duration, "warmup": duration / 4}
             for kind, count in [("unary", None), *(("bidi", count) for count in messages)]:
                 kit.say(server=server.name, kind=kind, messages_per_stream=count)
                 spec = {**how, "kind": kind, "messages_per_stream": count}
                 row = kit.repeat(repeats, lambda: _one(kit, target, server.name, **spec))  # noqa: B023
                 about = {"server": server.name, "kind": kind, "messages_per_stream": count or 1}
+                about["request_size"] = size
                 yield about | row | told(conditions)
 
 
@@ -45,18 +50,18 @@ def _one(kit: Kit, target: Measurable, name: str, *, kind: str, **spec: Any) -> 
     result = load(target, kind=kind, concurrency=1, progress=False, **spec)
     kit.note(result, f"{name}, {kind}")
     trips = result.latency if kind == "unary" else result.round_trip
-    microseconds = [None if value is None else value * 1e6 for value in (trips.p50, trips.p99)]
     return {
         "messages_per_s": result.messages_sent_per_s,
-        "latency_p50_us": microseconds[0],
-        "latency_p99_us": microseconds[1],
-        "call_p50_us": None if result.latency.p50 is None else result.latency.p50 * 1e6,
+        "latency_p50_us": microseconds(trips.p50),
+        "latency_p99_us": microseconds(trips.p99),
+        "call_p50_us": microseconds(result.latency.p50),
         "errors": result.errors,
     }
 
 
 def data(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The median time of a whole stream against its messages: intercept (a stream) and slope (a message)."""
+    """By server: the median time of a whole stream against its messages, split into a stream and a message,
+    both with their intervals."""
     found: dict[str, Any] = {}
     for server in dict.fromkeys(row["server"] for row in rows):
         points = [
@@ -64,20 +69,20 @@ def data(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             for row in rows
             if row["server"] == server and row["kind"] == "bidi" and row["call_p50_us"] is not None
         ]
-        line = common_slope([points]) if len(points) > 1 else None
-        if line is None:
+        cost = fit_cost(points)
+        if cost is None:
             continue
-        mean_x, mean_y = (sum(part) / len(points) for part in zip(*points, strict=True))
         found[server] = {
-            "per_stream_us": mean_y - line.slope * mean_x,
-            "per_message_us": line.slope,
-            "r2": line.r2,
+            **_part("per_stream_us", cost.fixed, cost.fixed_interval),
+            **_part("per_message_us", cost.each, cost.each_interval),
+            "r2": cost.r2,
         }
-    first: dict[str, Any] = next(iter(found.values()), {})
-    return {
-        **found,
-        **first,
-    }  # those of the first server also by plain names, as rows of one server would have them
+    return found
+
+
+def _part(name: str, value: float, bounds: Interval | None) -> dict[str, float | None]:
+    low, high = (None, None) if bounds is None else (bounds.low, bounds.high)
+    return {name: value, f"{name}_low": low, f"{name}_high": high}
 
 
 def verdict(report: Report) -> str:
@@ -91,12 +96,15 @@ def verdict(report: Report) -> str:
         gain = longest["messages_per_s"] / unary["messages_per_s"] if unary["messages_per_s"] else 0.0
         text = f"{server}: a ping-pong message comes {times(gain)} times as often as a unary call"
         if fit is not None:
-            text += (
-                f"; a stream costs {fit['per_stream_us']:.0f} µs and each message "
-                f"{fit['per_message_us']:.0f} µs (R² {fit['r2'] or 0:.3f})"
-            )
+            stream, message = _told(fit, "per_stream_us"), _told(fit, "per_message_us")
+            text += f"; a stream costs {stream} and each message {message}"
         parts.append(text)
     return "; ".join(parts) + "." if parts else "Too little was measured for a verdict."
+
+
+def _told(fit: Mapping[str, Any], name: str) -> str:
+    low, high = fit.get(f"{name}_low"), fit.get(f"{name}_high")
+    return f"{fit[name]:.0f} µs" + ("" if low is None or high is None else f" [{low:.0f}, {high:.0f}]")
 
 
 def figures(report: Report) -> list[Figure]:
@@ -125,6 +133,7 @@ EXPERIMENT = Experiment(
         "servers": ["native", "grpc-go"],
         "messages": [1, 3, 10, 30, 100],
         "transport": "wire",
+        "request_size": "16 B",
         "duration": 0.3,
         "repeats": 1,
         **CONDITIONS,
@@ -133,6 +142,7 @@ EXPERIMENT = Experiment(
         "servers": ["native", "native:thread", "grpc-go"],
         "messages": [1, 3, 10, 30, 100],
         "transport": "wire",
+        "request_size": "16 B",
         "duration": 2.0,
         "repeats": 5,
         **CONDITIONS,

@@ -12,18 +12,20 @@ from grpcperf.stats.intervals import (
     student_t,
 )
 from grpcperf.stats.means import mean_interval, paired_ratio, ratio_of_means
-from grpcperf.stats.slopes import Line, common_slope
+from grpcperf.stats.slopes import Cost, Line, common_slope, fit_cost
 from grpcperf.stats.steady import warmup_end
 from grpcperf.stats.usl import Usl, fit_usl
 
 __all__ = [
     "CONFIDENCE",
     "FEWEST_WINDOWS",
+    "Cost",
     "Interval",
     "Line",
     "Usl",
     "block_length",
     "common_slope",
+    "fit_cost",
     "fit_usl",
     "mean_interval",
     "order_statistic_interval",
