@@ -33,6 +33,11 @@ def run(name: str, **parameters: Any) -> Report:
     return report
 
 
+def own_server() -> gp.Server:
+    """What a user may give: it takes no arguments of an experiment."""
+    return gp.Server()
+
+
 def one(report: Report, **values: Any) -> Any:
     (row,) = report.select(**values)
     return row
@@ -115,7 +120,9 @@ def test_a_client_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPat
     [
         ("client-side", {"clients": ["curl"]}),
         ("cancellation", {"causes": ["boredom"]}),
-        ("allocations", {"clients": ["grpc-go"], "servers": []}),
+        ("allocations", {"clients": ["grpc-go"], "servers": ["native"]}),
+        ("allocations", {"calls": 8, "servers": ["native"]}),
+        ("allocations", {"messages": 1, "servers": ["native"]}),
         ("handler-alloc", {"sizes": ["4 parsecs"], "servers": ["native"]}),
         ("idle-streams", {"buffers": [-1], "servers": ["grpc-go"]}),
     ],
@@ -134,11 +141,16 @@ def test_a_light_load_beside_parked_calls() -> None:
         assert row["latency_p50_us"] <= row["latency_p99_us"] <= row["latency_max_us"]
         assert (row["gc_pause_mean_us"] is None) == (row["server"] == "native")
 
+    only_idle = [row for row in report.rows if (row["server"], row["calls"]) != ("native", 200)]
+    assert "native" not in replace(report, rows=only_idle).verdict  # no row is held against itself
+    cut = [{**report.rows[0], "calls": 100}]  # of calls=[100, 0]
+    assert replace(report, rows=cut).verdict == "Too little was measured for a verdict."
+
 
 def test_calls_that_wake_up_on_any_number_of_threads() -> None:
     few = {"threads": [1, 2], "calls": 200, "wait_s": 0.1, "rate": 3000, "duration": 0.4}
-    report = run("parked-cores", servers=["native:thread", *BOTH], **few)
-    assert "native:thread" in report.skipped
+    report = run("parked-cores", servers=["native:thread", own_server, *BOTH], **few)
+    assert {"native:thread", "own_server"} <= set(report.skipped)
     assert [row["threads"] for row in report.rows] == [1, 2, 1, 2]
     assert all(row["wakes_per_s"] == 2000 for row in report.rows)
     assert all(0 < row["server_cpu_us_per_call"] < 5000 for row in report.rows)

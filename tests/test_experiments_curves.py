@@ -1,12 +1,15 @@
 """The experiments of the throughput curves, in very small sizes: their rows, and shapes by ratio or count."""
 
+import math
 import os
+from dataclasses import replace
 
 import pytest
 from experiment_reports import report_of
 
 import grpcperf as gp
-from grpcperf.experiments import Kit, curves
+from grpcperf import experiments
+from grpcperf.experiments import Kit, Report, curves
 from grpcperf.experiments.kit import server_kind
 from grpcperf.experiments.places import Places, places
 from grpcperf.progress import SweepProgress
@@ -46,8 +49,11 @@ def test_concurrency_is_bought_by_queueing() -> None:
 def test_streams_are_decomposed(server: str) -> None:
     report = report_of("unary-vs-stream", servers=[server], messages=[1, 10, 40], **SMALL)
     assert report.rows[0]["kind"] == "unary"
-    assert report.data["per_message_us"] > 0
-    assert report.data[server]["r2"] > 0.5  # a median of a busy machine; a quiet one has 0.99
+    fit = report.data[server]
+    assert fit["per_message_us"] > 0
+    assert fit["r2"] > 0.5  # a median of a busy machine; a quiet one has 0.99
+    assert fit["per_stream_us_low"] < fit["per_stream_us"] < fit["per_stream_us_high"]
+    assert f"[{fit['per_stream_us_low']:.0f}, {fit['per_stream_us_high']:.0f}]" in report.verdict
     assert all(row["errors"] == 0 for row in report.rows)
 
 
@@ -60,6 +66,55 @@ def test_server_threads() -> None:
         *(("grpc-go", 1), ("grpc-go", 2)),
     ]
     assert all(row["throughput_rps"] > 0 for row in report.rows)
+
+
+def threads_report(cpus: int, *rates: tuple[int, float]) -> Report:
+    """Measured as if each had an interval of 10 either way."""
+    rows = [
+        {"server": "native", "threads": threads, "pinned": False, "cpus": cpus, "throughput_rps": rate}
+        | {"throughput_rps_low": rate - 10, "throughput_rps_high": rate + 10}
+        for threads, rate in rates
+    ]
+    experiment = experiments.find("server-threads")
+    return Report(name=experiment.name, rows=rows, data={}, findings=(), skipped={}, answered_by=experiment)
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [(130, "1.30 times what 8 (one a CPU) do, which is better"), (115, "the same"), (70, "which is worse")],
+)
+def test_the_advice_on_threads_is_judged_by_intervals(rate: float, told: str) -> None:
+    report = threads_report(8, (4, 60), (8, 100), (10, rate), (16, 900))
+    assert report.verdict.count("as advised") == 1  # 16 are two for each CPU
+    assert f"10 as advised do {rate / 100:.2f} times" in report.verdict
+    assert told in report.verdict
+
+
+def test_threads_are_counted_by_cpu() -> None:
+    report = report_of(
+        "server-threads", servers=["native"], threads=[], per_cpu=[1, 1.5], pinned=[False], **SMALL
+    )
+    cpus = len(os.sched_getaffinity(0))
+    assert [row["threads"] for row in report.rows] == [cpus, math.floor(1.5 * cpus + 0.5)]
+    assert "one repeat cannot tell" in report.verdict
+
+
+@pytest.mark.parametrize("name", ["concurrency-curve", "unary-vs-stream"])
+def test_curves_take_a_size(name: str) -> None:
+    few = {"concurrency": [1], "fractions": [0.5]} if name == "concurrency-curve" else {"messages": [2]}
+    report = report_of(name, servers=["native"], request_size="64KiB", **few, **SMALL)
+    assert [row["request_size"] for row in report.rows] == [65536, 65536]
+    assert all(row["errors"] == 0 for row in report.rows)
+
+
+def test_a_knee_is_told_where_it_was_measured() -> None:
+    report = report_of("concurrency-curve", servers=["native"], concurrency=[1], fractions=[], **SMALL)
+    row = {**report.rows[0], "throughput_rps": 1000.0}
+    report = replace(report, rows=[row, {**row, "concurrency": 64}])
+    fit = {"r2": 0.9, "knee": 40.4, "knee_low": 30.0, "knee_high": 200.0}
+    assert "knee is at 40 [30, 200]" in replace(report, data={"native": fit}).verdict
+    assert "beyond what was measured" in replace(report, data={"native": fit | {"knee": 900.0}}).verdict
+    assert "no knee" in replace(report, data={"native": fit | {"knee": None}}).verdict
 
 
 def test_options_are_held_against_the_defaults() -> None:
@@ -77,6 +132,28 @@ def test_options_are_held_against_the_defaults() -> None:
     assert none["throughput_ratio_low"] < 1.5  # one in twenty such intervals is beside 1
     assert none["throughput_ratio_high"] > 0.7
     assert "syscalls_per_call" in report.skipped
+    assert "no switch" in report.skipped["coalescing in the client"]
+
+
+def test_retries_are_held_against_the_same_client_without() -> None:
+    """The other client takes several times the throughput of this one, which would be told of retries."""
+    report = report_of(
+        "transport-tuning",
+        options=["client: core, retries"],
+        sizes=[16],
+        duration=0.15,
+        repeats=2,
+        concurrency=8,
+    )
+    (row,) = report.rows
+    assert row["baseline"] == "client: core, no retries"
+    assert row["throughput_ratio"] > 0.6
+    assert "(against client: core, no retries)" in report.verdict
+
+
+def test_an_option_that_is_none_is_refused() -> None:
+    with pytest.raises(gp.InvalidRequest, match="option must be one of"):
+        experiments.find("transport-tuning")(progress=False, options=["none", "foo"])
 
 
 def test_curves_under_other_conditions() -> None:

@@ -250,6 +250,38 @@ def test_a_slope_by_hand():
     assert stats.common_slope([[(0, 0), (1, 1)], [(5, 99), (6, 100)]]).slope == pytest.approx(1)
 
 
+def test_a_cost_is_split_as_numpy_does():
+    rng = np.random.default_rng(5)
+    x = np.array([1, 1, 3, 10, 30, 100], dtype=float)
+    y = (50 + 70 * x) * (1 + rng.normal(0, 0.03, len(x)))
+    cost = stats.fit_cost(list(zip(x, y, strict=True)))
+    (each, fixed), covariance = np.polyfit(x, y, 1, w=1 / y, cov=True)
+    halves = stats.student_t(0.95, len(x) - 2) * np.sqrt(np.diag(covariance))
+    assert (cost.fixed, cost.each) == pytest.approx((fixed, each))
+    bounds = (cost.each_interval.low, cost.each_interval.high)
+    assert bounds == pytest.approx((each - halves[0], each + halves[0]))
+    bounds = (cost.fixed_interval.low, cost.fixed_interval.high)
+    assert bounds == pytest.approx((fixed - halves[1], fixed + halves[1]))
+    assert 0.9 < cost.r2 < 1
+
+
+def test_the_fixed_part_of_a_cost_is_not_buried():
+    """By 7 % too much at the largest point, which moves an unweighted fixed part by more than it is."""
+    points = [(x, 50 + 70 * x) for x in (1, 3, 10, 30)] + [(100, 1.07 * 7050)]
+    cost = stats.fit_cost(points)
+    assert cost.fixed == pytest.approx(50, rel=0.25)
+    assert cost.fixed_interval.low < 50 < cost.fixed_interval.high
+
+
+def test_a_cost_that_cannot_be_split():
+    assert stats.fit_cost([]) is None
+    assert stats.fit_cost([(3, 1), (3, 2)]) is None
+    assert stats.fit_cost([(1, 0), (2, 2)]) is None
+    two = stats.fit_cost([(1, 3), (2, 5)])
+    assert (two.fixed, two.each) == pytest.approx((1, 2))
+    assert (two.fixed_interval, two.each_interval) == (None, None)
+
+
 def test_a_slope_that_cannot_be_told():
     assert stats.common_slope([]) is None
     assert stats.common_slope([[(3, 1), (3, 2)], []]) is None

@@ -61,6 +61,7 @@ def measure(
     which follows what one more costs. Clients call the mirror, which leaves them the CPU."""
     calls = count(calls, "calls", low=2 * IN_FLIGHT)
     messages = count(messages, "messages", low=2)
+    wanted = [one_of(client, "client", TRANSPORTS) for client in clients]
     plan = {"concurrency": IN_FLIGHT, "warmup": 0, "request_size": size, "response_size": size}
     for server in kit.servers(servers):
         kit.say(server=server.name)
@@ -73,9 +74,9 @@ def measure(
             for row in _rows(run, calls, messages):
                 yield {"server": server.name, "side": "server", "client": "wire"} | row
     with Mirror() as target:
-        for client in clients:
+        for client in wanted:
             kit.say(client=client)
-            run = _client_runs(target, plan | {"transport": one_of(client, "client", TRANSPORTS)})
+            run = _client_runs(target, plan | {"transport": client})
             for row in _rows(run, calls * CALLS_OF[client], messages):
                 yield {"server": "mirror", "side": "client", "client": client} | row
 

@@ -1,5 +1,5 @@
-"""Throughput over the number of threads of the server (GOMAXPROCS of a Go server), pinned to CPUs and not; and
-whether the advice to have a few more of them than CPUs holds here."""
+"""Throughput over the number of threads of the server (GOMAXPROCS of a Go server), pinned to CPUs and not;
+and whether the advice to have a few more of them than CPUs holds here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from grpcperf.experiments.curves import times
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.places import Places, places
-from grpcperf.experiments.readings import pause_mean_us
+from grpcperf.experiments.readings import known, pause_mean_us
 from grpcperf.experiments.report import Report
 from grpcperf.load import load
 from grpcperf.plot import lines
@@ -36,8 +36,9 @@ def measure(
     duration: float,
     repeats: int,
 ) -> Iterator[Row]:
-    """A server of its own for each number of threads: those of `threads`, and for each CPU that the server may
-    run on those of `per_cpu`. Pinned: server and client on CPUs of their own, where there are two or more."""
+    """A server of its own for each number of threads: those of `threads`, and those of `per_cpu` for each CPU
+    that the server may run on. Pinned: server and client on CPUs of their own, where there are two or
+    more."""
     for server in kit.servers(servers):
         if not server.is_go and server.name != "native":
             kit.skip(server.name, "its threads cannot be set")
@@ -108,8 +109,8 @@ def _advice(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _against(even: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
     """By the intervals over repeats: what may be either is the same."""
-    bounds = [row.get(f"throughput_rps_{end}") for row in (even, advised) for end in ("low", "high")]
-    if None in bounds:
+    bounds = known(row.get(f"throughput_rps_{end}") for row in (even, advised) for end in ("low", "high"))
+    if len(bounds) < 4:
         return "which one repeat cannot tell from the same"
     even_low, even_high, low, high = bounds
     return "which is better" if low > even_high else "which is worse" if high < even_low else "the same"

@@ -140,8 +140,8 @@ def verdict(report: Report) -> str:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    baseline = _baseline(row["option"])
-    return row["option"] + ("" if baseline == "none" else f" (against {baseline})")
+    option, baseline = row["option"], _baseline(row["option"])
+    return f"{option}" if baseline == "none" else f"{option} (against {baseline})"
 
 
 def figures(report: Report) -> list[Figure]:

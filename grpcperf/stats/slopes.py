@@ -91,8 +91,8 @@ def fit_cost(points: Sequence[tuple[float, float]], *, confidence: float = CONFI
     unit = student_t(confidence, freedom) * math.sqrt(left / freedom)
     halves = (unit * math.sqrt(1 / total + mean_x**2 / spread), unit / math.sqrt(spread))
     label = f"Student's t, {len(points)} points weighted by 1 / y²"
-    intervals = [
+    of_fixed, of_each = (
         Interval(value - half, value + half, label, confidence)
         for value, half in zip((fixed, each), halves, strict=True)
-    ]
-    return Cost(fixed, each, *intervals, r2)
+    )
+    return Cost(fixed, each, of_fixed, of_each, r2)
