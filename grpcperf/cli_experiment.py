@@ -187,10 +187,13 @@ def _list(asked: _Asked) -> int:
 
 def _run(asked: _Asked) -> int:
     from grpcperf.experiments import NAMES, Answers, find
+    from grpcperf.values import refuse_unknown
 
     chosen = [find(name) for name in (NAMES if asked.name == "all" else (asked.name,))]
+    known = [name for one in chosen for name in one.full]
+    refuse_unknown(asked.parameters, dict.fromkeys(known), f"parameter of {asked.name}")
     size = "full" if "full" in asked.flags else "quick"
-    given = [_typed(one, asked.parameters, all_of_them=asked.name == "all") for one in chosen]
+    given = [_typed(one, asked.parameters) for one in chosen]
     for one, parameters in zip(chosen, given, strict=True):
         one.chosen(size, parameters)  # refused before anything is measured
     _require_writable(asked.files)
@@ -261,14 +264,13 @@ def _require_writable(files: Mapping[str, str]) -> None:
         pages.require_writable(Path(path))
 
 
-def _typed(one: Experiment, texts: Mapping[str, str], *, all_of_them: bool) -> dict[str, Any]:
-    """Parameters as the experiment takes them, by what its own are. `all`: each takes those it knows."""
+def _typed(one: Experiment, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Parameters as the experiment takes them, by what its own are: those that it knows."""
     known = {**one.full, **one.quick}
-    if not all_of_them:
-        from grpcperf.values import refuse_unknown
-
-        refuse_unknown(texts, known, f"parameter of {one.name}")
     return {name: _value(text, known[name]) for name, text in texts.items() if name in known}
+
+
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def _value(text: str, like: Any) -> Any:
@@ -276,8 +278,10 @@ def _value(text: str, like: Any) -> Any:
         import csv  # "client: core, no retries" is one value
 
         parts = [part.strip() for part in next(csv.reader([text], skipinitialspace=True), [])]
+        if like and all(isinstance(one, bool) for one in like):
+            return [_BOOLEANS.get(part.lower(), part) for part in parts if part]
         return [part if part in like else _plain(part) for part in parts if part]  # "none" may be a name
-    return _plain(text)
+    return _BOOLEANS.get(text.strip().lower(), text) if isinstance(like, bool) else _plain(text)
 
 
 def _plain(text: str) -> Any:

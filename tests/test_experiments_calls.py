@@ -58,6 +58,15 @@ def test_a_call_in_flight_is_a_task_and_go_tells_which() -> None:
     assert "150 goroutines began with google.golang.org/grpc.(*Server).serveStreams" in report.verdict
 
 
+def test_tasks_that_nobody_tells_are_unknown() -> None:
+    """Of a process that is known by its expvar alone."""
+    row = {"server": "mine", "kind": "unary", "calls": 9, "total_kib_per_call": None}
+    rows = (row | dict.fromkeys(("tasks_before", "tasks_held", "tasks_after")),)
+    assert Report(name="in-flight-cost", rows=rows).verdict == (
+        "With 9 calls mine holds an unknown amount and an unknown number of tasks for each call in flight."
+    )
+
+
 def test_what_a_handler_holds_is_added() -> None:
     report = run("handler-alloc", servers=BOTH, sizes=[0, "16KiB"], calls=200)
     for server in BOTH:

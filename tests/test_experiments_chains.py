@@ -3,6 +3,8 @@
 import pytest
 from experiment_reports import report_of
 
+from grpcperf.experiments import Report
+
 SERVERS = ("native", "grpc-go")
 pytestmark = pytest.mark.timeout(400)  # the first Go server is built
 
@@ -37,6 +39,14 @@ def test_a_deadline_that_suffices_prunes_nothing() -> None:
         (server, 0, 1) for server in SERVERS
     ]
     assert all(row["handlers_per_call"] == 2 for row in report.rows)
+
+
+def test_a_chain_of_which_nothing_is_known() -> None:
+    """No call was counted."""
+    row = {"server": "native", "strategy": "none", "deadline_ms": 30.0, "latency_mean_ms": None}
+    rows = (row | {"work_after_deadline_ms": None, "pruned_share": None},)
+    told = Report(name="deadline-pruning", rows=rows).verdict
+    assert told == "For each call on native under a deadline of 30 ms: none unknown."
 
 
 def test_the_bucket_keeps_accepted_latency_flat() -> None:

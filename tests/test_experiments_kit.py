@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,21 @@ def test_repeats_have_a_mean_and_its_interval() -> None:
     assert kit.repeat(1, lambda: {"y": 5}) == {"y": 5, "repeats": 1}
 
 
+@pytest.mark.parametrize("rows", [({"y": 1.0}, {"y": None}), ({"y": None}, {"y": 1.0}), ({}, {"y": 1.0})])
+def test_what_one_repeat_does_not_know_is_unknown(rows: Any) -> None:
+    measured = iter(rows)
+    kit = Kit("quick", SweepProgress(0, False))
+    assert kit.repeat(2, lambda: next(measured)) == {"y": None, "repeats": 2}
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "told"), [(8.0, 12.0, "10 ± 2"), (9.0, 16.0, "10 [9, 16]"), (None, None, "10")]
+)
+def test_an_interval_is_told_as_it_is(low: Any, high: Any, told: str) -> None:
+    row = {"server": "a", "calls": 1, "y": 10.0, "y_low": low, "y_high": high}
+    assert replace(made(rows_of)(), rows=(row,)).table()[1][2] == told
+
+
 def test_what_is_missing_is_skipped_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(version: str = "") -> None:
         raise gp.EngineError("no Go here: install it")
@@ -113,6 +129,13 @@ def test_servers_by_name_and_by_callable() -> None:
         assert kind.name == name
         with kind.start() as target:
             assert target.counters().running == 0
+
+
+@pytest.mark.parametrize("two", [["native", "native"], [lambda: gp.Server(), lambda: gp.Server("thread")]])
+def test_servers_of_one_name_are_refused(two: Any) -> None:
+    """Their rows could not be told apart."""
+    with pytest.raises(gp.InvalidRequest, match="two servers are named"):
+        next(Kit("quick", SweepProgress(0, False)).servers(two))
 
 
 def test_an_interrupt_gives_what_there_is() -> None:
@@ -220,7 +243,47 @@ def test_a_page_tells_when_and_where_each_was_measured() -> None:
     assert both.sections[1].text.endswith("size, measured in 90 s. Here with kernel Linux 2.")
 
 
+# --- the page of results
+
+
+def test_the_page_of_results_is_of_full_runs(tmp_path: Path) -> None:
+    path = Path(__file__).parent.parent / "tools" / "results.py"
+    tool: Any = module_from_spec(spec := spec_from_file_location("results", path))
+    spec.loader.exec_module(tool)
+    kept = tmp_path / "r.jsonl"
+    kept.touch()
+    with pytest.raises(gp.InvalidRequest, match="no report"):
+        tool.read(kept)
+    full = replace(made(rows_of)(size="full", n=3), answered_by=None)
+    full = replace(full, parameters={**find("in-flight-cost").chosen("full", {}), "calls": [3]})
+    full.save(kept)
+    (one,) = tool.read(kept)
+    assert tool.questions([one]).startswith("1 questions (all but handler-alloc, ")
+    assert tool.not_of_full(one) == "calls [3]"
+    for wrong, told in (({"size": "quick"}, "quick size"), ({"skipped": {"the rest": "died"}}, "cut short")):
+        replace(full, **wrong).save(kept)
+        with pytest.raises(gp.InvalidRequest, match=told):
+            tool.read(kept)
+
+
 # --- the command
+
+
+@pytest.mark.parametrize(
+    ("typed", "like", "value"),
+    [
+        ("no", False, False),
+        ("On", True, True),
+        ("yes,no", [False, True], [True, False]),
+        ("maybe", True, "maybe"),
+        ("no", None, "no"),
+        ("1", True, "1"),
+    ],
+)
+def test_booleans_as_they_are_typed(typed: str, like: Any, value: Any) -> None:
+    from grpcperf.cli_experiment import _value
+
+    assert _value(typed, like) == value
 
 
 def test_list_names_all(cli: Any) -> None:
@@ -251,6 +314,12 @@ def test_run_prints_one_document(cli: Any, tmp_path: Path) -> None:
         (("run", "in-flight-cost", "--save", "a", "--resume", "b"), "contradicts --save"),
         (("run", "in-flight-costs", "--help"), "did you mean in-flight-cost"),
         (("run", "all", "--repeats", "x"), "repeats must be"),
+        (("run", "all", "--repeat", "3"), "did you mean repeats"),
+        (("run", "connections-curve", "--tls", "maybe"), "tls must be true or false"),
+        (("run", "overload", "--limits", "token bucket"), "limits must be one of"),
+        (("run", "overload", "--work-ms", "0"), "work_ms must be more"),
+        (("run", "deadline-pruning", "--strategies", "foo"), "strategies must be one of"),
+        (("run", "deadline-pruning", "--hops", "0"), "hops must be"),
         (("run", "in-flight-cost", "--servers", "nativ"), "native:MODEL"),
     ],
 )
@@ -266,11 +335,16 @@ def test_experiments_are_attributes() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"n": "x"}, {"n": -1}, {"servers": "native"}, {"servers": []}, {"servers": 3}, {"n": None}]
+    "wrong",
+    [
+        *({"n": "x"}, {"n": -1}, {"servers": "native"}, {"servers": []}, {"servers": 3}, {"n": None}),
+        *({"tls": "no"}, {"tls": 0}, {"tls": None}, {"pinned": ["yes"]}, {"pinned": [1]}),
+    ],
 )
 def test_parameters_are_checked_before_anything_is_measured(wrong: Any) -> None:
+    known = {"n": 2, "servers": ["native"], "tls": False, "pinned": [False, True]}
     with pytest.raises(gp.InvalidRequest):
-        made(lambda kit, **_: pytest.fail("measured"))(**wrong)
+        replace(made(lambda kit, **_: pytest.fail("measured")), quick=known)(**wrong)
 
 
 def test_a_recorded_report_answers_only_what_it_was_measured_for(tmp_path: Path) -> None:
@@ -306,6 +380,14 @@ def test_an_answer_from_elsewhere_counts_only_where_that_is_wanted(tmp_path: Pat
     assert experiments.Answers(path, here=True).find(experiment, "quick", {}) is None
     replace(here, environment={**here.environment, "affinity": "7"}).save(path)
     assert experiments.Answers(path, here=True).find(experiment, "quick", {}) is not None
+
+
+def test_no_answer_is_that_of_another_function(tmp_path: Path) -> None:
+    """Both are "<lambda>" in a file."""
+    answers = experiments.Answers(tmp_path / "r.jsonl")
+    for start in (lambda: gp.Server(), lambda: gp.Server("thread")):
+        answers.add(made(rows_of)(servers=[start]))
+        assert answers.find(made(rows_of), "quick", {"servers": [start]}) is None
 
 
 def test_only_a_file_has_answers() -> None:

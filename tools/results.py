@@ -7,7 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from grpcperf.errors import Error, InvalidRequest
 from grpcperf.experiments import NAMES, Report
+from grpcperf.identity import plain
 
 PAGE = Path("RESULTS.md")
 PICTURES = Path("results")
@@ -35,10 +37,11 @@ def page(reports: Sequence[Report]) -> Iterator[str]:
     yield "# Results of a full run"
     yield ""
     yield (
-        f"Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))}: every question of "
-        f"`grpcperf experiment list` in its full size, {minutes:,.0f} minutes together, client and servers on "
+        f"Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))}: {questions(reports)} of "
+        f"`grpcperf experiment list` in full size, {minutes:,.0f} minutes together, client and servers on "
         f"one machine. {valid} of {len(reports)} reports are valid by their own findings; what spoils the "
-        "others stands with them. A ± is half of the 95 % interval of the mean over the repeats. "
+        "others stands with them. A ± is half of the 95 % interval, mostly of the mean over the repeats; an "
+        "interval of which the figure is not the middle stands as [low, high]. "
         "The rows are in [results/reports.jsonl](results/reports.jsonl), from which `tools/results.py` made "
         "this page."
     )
@@ -50,6 +53,12 @@ def page(reports: Sequence[Report]) -> Iterator[str]:
     for one in reports:
         yield ""
         yield from section(one)
+
+
+def questions(reports: Sequence[Report]) -> str:
+    """Which of all there are."""
+    missing = [name for name in NAMES if all(one.name != name for one in reports)]
+    return f"{len(reports)} questions (all but {', '.join(missing)})" if missing else "every question"
 
 
 def fact(reports: Sequence[Report], name: str) -> str:
@@ -67,6 +76,9 @@ def section(report: Report) -> Iterator[str]:
         if finding.severity == "invalid":
             yield f"Not valid: {escaped(finding.message)}."
             yield ""
+    if others := not_of_full(report):
+        yield f"Measured with {escaped(others)}, not with what the full size has now."
+        yield ""
     if report.experiment.source:
         yield f"Published: {escaped(report.experiment.source)}."
         yield ""
@@ -83,6 +95,14 @@ def section(report: Report) -> Iterator[str]:
     if remarks:
         yield ""
     yield "</details>"
+
+
+def not_of_full(report: Report) -> str:
+    """Its parameters that are not those of the full size."""
+    full = plain(report.experiment.chosen("full", {}))
+    names = dict.fromkeys([*full, *report.parameters])
+    others = [name for name in names if report.parameters.get(name) != full.get(name)]
+    return ", ".join(f"{name} {report.parameters.get(name)}" for name in others)
 
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -114,10 +134,25 @@ def picture(report: Report) -> bool:
     return True
 
 
-def main(path: str) -> None:
-    PICTURES.mkdir(exist_ok=True)
+def read(path: str) -> list[Report]:
+    """Of each question the last report, in order. Raises InvalidRequest when one is no full run."""
     found = Report.load_all(path)
     reports = [found[name] for name in NAMES if name in found]
+    if not reports:
+        raise InvalidRequest(f"{path} has no report")
+    for one in reports:
+        if one.size != "full" or one.is_cut_short:
+            short = "cut short" if one.is_cut_short else f"in {one.size} size"
+            raise InvalidRequest(f"{path}: the last report of {one.name} is {short}; measure it in full")
+    return reports
+
+
+def main(path: str) -> None:
+    try:
+        reports = read(path)
+    except Error as error:
+        sys.exit(str(error))
+    PICTURES.mkdir(exist_ok=True)
     PAGE.write_text("\n".join(page(reports)) + "\n", encoding="utf-8")
     kept = PICTURES / "reports.jsonl"
     kept.unlink(missing_ok=True)

@@ -4,7 +4,7 @@ saves."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from itertools import product
@@ -16,6 +16,7 @@ from grpcperf.figures import look
 from grpcperf.histogram import Histogram
 from grpcperf.load import load
 from grpcperf.targets import Measurable, PruneBelow
+from grpcperf.units import count, one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +39,8 @@ def measure(
     """A chain of servers of one kind. Each hop waits for hop_ms and then calls the next. Deadlines are given
     in hops: with 4 hops one of 2.5 passes in the third. "none": handlers go on after it; "on_cancel": they
     stop; "prune": they stop, and a hop refuses what has less left than it needs."""
+    hops = count(hops, "hops")
+    strategies = [one_of(strategy, "strategies", STRATEGIES) for strategy in strategies]
     for server in kit.servers(servers):
         if not (server.is_native or server.is_go):
             kit.skip(server.name, "it is not told which server to call next")
@@ -74,6 +77,8 @@ def _one(
         counters = [hop.counters() for hop in chain]
     # Deadlines are meant to pass.
     kit.note(result, f"{server.name}, {strategy}", ignore=("all_failed", "few_samples"))
+    if not result.calls:
+        return {}  # nothing is known of any
     both: Histogram = result.latency + result.error_latency
     return {
         "latency_mean_ms": None if both.mean is None else both.mean * 1e3,
@@ -87,13 +92,18 @@ def _one(
 def verdict(report: Report) -> str:
     parts = []
     for server, deadline in dict.fromkeys((row["server"], row["deadline_ms"]) for row in report.rows):
-        told = [
-            f"{row['strategy']} {row['latency_mean_ms']:.0f} ms, {row['work_after_deadline_ms']:.0f} ms of "
-            f"work for nobody, {row['pruned_share']:.0%} pruned"
-            for row in report.select(server=server, deadline_ms=deadline)
-        ]
+        told = [_told(row) for row in report.select(server=server, deadline_ms=deadline)]
         parts.append(f"{server} under a deadline of {deadline:.0f} ms: {'; '.join(told)}")
     return "For each call on " + ". On ".join(parts) + "."
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    if None in (row["latency_mean_ms"], row["work_after_deadline_ms"], row["pruned_share"]):
+        return f"{row['strategy']} unknown"
+    return (
+        f"{row['strategy']} {row['latency_mean_ms']:.0f} ms, {row['work_after_deadline_ms']:.0f} ms of "
+        f"work for nobody, {row['pruned_share']:.0%} pruned"
+    )
 
 
 def figures(report: Report) -> list[Figure]:

@@ -6,11 +6,11 @@ The published figures are of grpc-go 1.84 on macOS arm64: 11.7 KiB per call with
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
-from grpcperf.experiments.readings import held_calls, keep_goroutines, known
+from grpcperf.experiments.readings import held_calls, keep_goroutines, known, told_kib
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 
@@ -55,17 +55,23 @@ def verdict(report: Report) -> str:
         if not rows:
             continue
         totals = known(row["total_kib_per_call"] for row in rows)
-        tasks = [(row["tasks_held"] - row["tasks_before"]) / most for row in rows]
-        back = all(abs(row["tasks_after"] - row["tasks_before"]) <= 20 for row in rows)
-        ends = (
-            dict.fromkeys(f"{end:.1f}" for end in (min(totals), max(totals))) if totals else {"unknown": None}
-        )
-        spread = " to ".join(ends) + " KiB"
-        parts.append(
-            f"{server} holds {spread} and {sum(tasks) / len(tasks):.2f} tasks for each call in flight, and "
-            f"is {'back' if back else 'NOT back'} at its tasks afterwards"
-        )
+        ends = dict.fromkeys(f"{end:,.1f}" for end in (min(totals), max(totals))) if totals else ()
+        spread = f"{' to '.join(ends)} KiB" if totals else told_kib(None)
+        parts.append(f"{server} holds {spread} and {_tasks(rows, most)}")
     return f"With {most:,} calls {'; '.join([*parts, *_goroutines(report)])}."
+
+
+def _tasks(rows: Sequence[Mapping[str, Any]], calls: int) -> str:
+    """How many for each call, and whether they ended with it."""
+    counts = [(row["tasks_before"], row["tasks_held"], row["tasks_after"]) for row in rows]
+    if any(None in one for one in counts):
+        return "an unknown number of tasks for each call in flight"
+    mean = sum(held - before for before, held, _ in counts) / len(counts) / calls
+    back = all(abs(after - before) <= 20 for before, _, after in counts)
+    return (
+        f"{mean:.2f} tasks for each call in flight, and is {'back' if back else 'NOT back'} at its tasks "
+        "afterwards"
+    )
 
 
 def _goroutines(report: Report) -> Iterator[str]:

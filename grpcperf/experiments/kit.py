@@ -80,10 +80,18 @@ class Kit:
     def servers(self, wanted: Iterable[Any]) -> Iterator[ServerKind]:
         """The kinds of server that can be had here: "native", "native:thread", "native:pool:100:1000",
         "grpc-go", "grpc-go@1.46.2", or a callable that returns a target. What cannot (Go is missing) is
-        skipped by name, with its reason; what is no server raises InvalidRequest."""
+        skipped by name, with its reason; what is no server, or has the name of another, raises
+        InvalidRequest."""
         if isinstance(wanted, str) or not isinstance(wanted, Iterable):
             raise InvalidRequest(f'servers must be a list such as ["native", "grpc-go"], not {shown(wanted)}')
-        for one in [server_kind(one) for one in wanted]:
+        kinds = [server_kind(one) for one in wanted]
+        names = [one.name for one in kinds]
+        for name in names:
+            if names.count(name) > 1:
+                raise InvalidRequest(
+                    f"two servers are named {name}, by which rows tell them: name them apart"
+                )
+        for one in kinds:
             try:
                 if made := one.prepare():
                     self.versions[one.name] = made
@@ -111,13 +119,16 @@ class Kit:
 
     def repeat(self, times: int, measure: Callable[[], Mapping[str, Any]]) -> Row:
         """Measure so many times: the mean of each number, `repeats`, and for more than one `<metric>_low` and
-        `<metric>_high`, the 95 % interval of the mean (Student's t). What is no number, or unknown (None) in
-        some repeat, is that of the first."""
+        `<metric>_high`, the 95 % interval of the mean (Student's t). A number that is unknown (None) in some
+        repeat is unknown; what is none is that of the first."""
         rows = [dict(measure()) for _ in range(times)]
         row = dict(rows[0])
-        for name in rows[0]:
+        for name in dict.fromkeys(name for one in rows for name in one):
             values: list[Any] = [one.get(name) for one in rows]
-            if not all(_is_number(one) for one in values):
+            if not all(one is None or _is_number(one) for one in values):
+                continue
+            if None in values:
+                row[name] = None
                 continue
             numbers = [float(one) for one in values]
             if times > 1:
@@ -218,10 +229,11 @@ class Experiment:
 
     def is_answered_by(self, report: Report, size: str, parameters: Mapping[str, Any]) -> bool:
         """Whether a report is its answer in this size and with these parameters: it has rows and was not cut
-        short. Raises InvalidRequest."""
+        short. No report answers a function: its name does not tell what it does. Raises InvalidRequest."""
+        chosen = self.chosen(size, parameters)
         same = report.name == self.name and report.size == size and bool(report.rows)
-        chosen = plain(self.chosen(size, parameters))
-        return same and dict(report.parameters) == chosen and not report.is_cut_short
+        asked = same and dict(report.parameters) == plain(chosen) and not report.is_cut_short
+        return asked and not _has_function(chosen)
 
     def _report(self, rows: list[Row], kit: Kit, chosen: Mapping[str, Any]) -> Report:
         tidy = tuple({name: _finite(value) for name, value in row.items()} for row in rows)
@@ -238,8 +250,15 @@ class Experiment:
         )
 
 
+def _has_function(value: Any) -> bool:
+    """Whether it is one, or holds one."""
+    if isinstance(value, Mapping):
+        return any(map(_has_function, value.values()))
+    return callable(value) or (isinstance(value, list | tuple) and any(map(_has_function, value)))
+
+
 def _checked(name: str, value: Any, like: Any) -> Any:
-    """A parameter in the form of the experiment's own: a list of values, a count, a number. Raises
+    """A parameter in the form of the experiment's own: a list of values, a count, a number, a boolean. Raises
     InvalidRequest."""
     if isinstance(like, list | tuple):
         if isinstance(value, str) or not isinstance(value, Iterable):
@@ -250,11 +269,21 @@ def _checked(name: str, value: Any, like: Any) -> Any:
         numbers = all(_is_number(one) for one in like)
         if like and numbers and not all(_is_number(one) and one >= 0 for one in values):
             raise InvalidRequest(f"{name} must be numbers such as {like!r}, not {values!r}")
+        if like and all(isinstance(one, bool) for one in like):
+            return [_boolean(name, one) for one in values]
         return values
+    if isinstance(like, bool):
+        return _boolean(name, value)
     if name == "repeats":
         return units.count(value, name)
     if _is_number(like) and (not _is_number(value) or value < 0):
         raise InvalidRequest(f"{name} must be a number such as {like!r}, not {shown(value)}")
+    return value
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidRequest(f"{name} must be true or false, not {shown(value)}")
     return value
 
 

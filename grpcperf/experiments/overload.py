@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.report import Report
 from grpcperf.figures import logarithmic
@@ -14,6 +15,7 @@ from grpcperf.labels import label
 from grpcperf.load import load
 from grpcperf.plot import lines
 from grpcperf.targets import Measurable, Pool, Rate, Semaphore
+from grpcperf.units import count, one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +39,10 @@ def measure(
     """Handlers take work_ms each, without CPU, and `threads` run at once, so that the capacity is known:
     threads / work_ms. "native" has a pool of so many threads, other servers a semaphore behind the bucket.
     Offered: that capacity times a ratio, Poisson arrivals."""
+    if work_ms <= 0:
+        raise InvalidRequest("work_ms must be more than 0: it is the capacity")
+    threads = count(threads, "threads")
+    limits = [one_of(limit, "limits", LIMITS) for limit in limits]
     capacity = threads / work_ms * 1e3
     for server in kit.servers(servers):
         if not (server.is_native or server.is_go):

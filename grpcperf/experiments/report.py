@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 THE_REST = "the rest"  # in `skipped`: what a fault in the middle left unmeasured
+LOPSIDED = 0.01  # of an interval: how far from its middle the metric may be for ± to tell it
 _BEGINNING = b'{"name": '  # of every line of a file of reports
 
 
@@ -111,7 +112,8 @@ class Report:
         return name not in self.experiment.columns and all(row.get(name) is None for row in self.rows)
 
     def table(self) -> list[list[str]]:
-        """Headings and rows of texts; an interval stands as ± its half beside its metric."""
+        """Headings and rows of texts; an interval stands beside its metric: as ± its half, or as [low, high]
+        when the metric is not its middle."""
         names = self.columns()
         return [names, *([_cell(row, name) for name in names] for row in self.rows)]
 
@@ -263,4 +265,6 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
     low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
     if low is None or high is None or low == high:
         return format_number(value)
-    return f"{format_number(value)} ± {format_number(high - value)}"
+    if abs((high - value) - (value - low)) > LOPSIDED * (high - low):
+        return f"{format_number(value)} [{format_number(low)}, {format_number(high)}]"
+    return f"{format_number(value)} ± {format_number((high - low) / 2)}"
