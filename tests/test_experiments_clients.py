@@ -35,6 +35,22 @@ def test_connections_that_stay_are_cheaper(server: str) -> None:
     assert all(row["errors"] == 0 for row in report.rows)
 
 
+def test_a_server_of_ones_own_has_the_security_it_has() -> None:
+    def secured() -> gp.Server:
+        return gp.Server(tls=gp.TLS.self_signed())
+
+    report = report_of(
+        "connection-churn",
+        servers=[secured],
+        security=["plaintext", "tls"],
+        calls_per_connection=["all"],
+        connections=1,
+        duration=0.05,
+    )
+    assert [row["security"] for row in report.rows] == ["tls"]
+    assert report.skipped == {"secured, plaintext": "it serves TLS"}
+
+
 def test_want_of_ports_makes_it_invalid() -> None:
     """The engine finds other ports on loopback, so this is what it tells of other machines."""
     from dataclasses import replace
