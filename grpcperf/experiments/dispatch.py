@@ -109,14 +109,21 @@ def _judge(kit: Kit, done: Dispatched) -> None:
 def verdict(report: Report) -> str:
     """The most writers speak, in their plainest form: the first of everything else."""
     rows = _plainest(report)
-    told = [
-        f"{row['policy']} spilled {row['spilled_share']:.1%} of {row['sent']:,.0f} messages "
-        f"and held writers up for {units.format_seconds(_s(row['delay_p99_ms']))} (p99)"
-        for row in rows
-        if row["spilled_share"] is not None
-    ]
-    head = f"With {rows[0]['writers']:,} writers and {rows[0]['streams']} streams "
-    return f"{head}{'; '.join(told) or 'nothing was sent'}. {_about_the_lock(report)}"
+    parts = []
+    for server in _servers(rows):
+        told = [
+            f"{row['policy']} spilled {row['spilled_share']:.1%} of {row['sent']:,.0f} messages "
+            f"and held writers up for {units.format_seconds(_s(row['delay_p99_ms']))} (p99)"
+            for row in rows
+            if row["server"] == server and row["spilled_share"] is not None
+        ]
+        parts.append(f"to {server} {', '.join(told) or 'nothing was sent'}")
+    head = f"With {rows[0]['writers']:,} writers and {rows[0]['streams']} streams"
+    return f"{head} {'; '.join(parts)}. {_about_the_lock(report)}"
+
+
+def _servers(rows: Sequence[Any]) -> list[str]:
+    return list(dict.fromkeys(row["server"] for row in rows))
 
 
 def _plainest(report: Report) -> list[Any]:
@@ -134,7 +141,8 @@ def _about_the_lock(report: Report) -> str:
     threads = f"{worst['writer_threads']} thread{'s' if worst['writer_threads'] > 1 else ''}"
     return (
         f"The shared queue's lock was found taken in at most {busy:.2%} of the attempts, and cost up to "
-        f"{worst['lock_wait_ns_per_message']:,.0f} ns a message ({worst['writers']:,} writers on {threads})."
+        f"{worst['lock_wait_ns_per_message']:,.0f} ns a message ({worst['server']}, {worst['writers']:,} "
+        f"writers on {threads})."
     )
 
 
@@ -155,11 +163,17 @@ def figures(report: Report) -> list[Figure]:
 
 def _bars(report: Report, ax: Axes, name: str, label: str, scale: float) -> None:
     rows = _plainest(report)
-    for at, row in enumerate(rows):
-        ax.bar(at, (row[name] or 0.0) * scale, color=look(at)["color"], width=0.6)
-    ax.set_xticks(range(len(rows)), [row["policy"].replace("_", " ") for row in rows])
+    servers, policies = _servers(rows), list(dict.fromkeys(row["policy"] for row in rows))
+    width = 0.6 / len(servers)
+    for at, server in enumerate(servers):
+        mine = [row for row in rows if row["server"] == server]
+        places = [policies.index(row["policy"]) + (at - (len(servers) - 1) / 2) * width for row in mine]
+        heights = [(row[name] or 0.0) * scale for row in mine]
+        ax.bar(places, heights, color=look(at)["color"], width=width, label=server)
+    ax.set_xticks(range(len(policies)), [policy.replace("_", " ") for policy in policies])
     ax.set_xlabel("policy")
     ax.set_ylabel(label)
+    ax.legend()
     if any(row[name] for row in rows):
         from_zero(ax, label)
 
