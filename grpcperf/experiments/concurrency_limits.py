@@ -20,6 +20,7 @@ from grpcperf.experiments.report import Report
 from grpcperf.figures import look
 from grpcperf.histogram import Histogram
 from grpcperf.load import load
+from grpcperf.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,12 +31,14 @@ MOST_QUEUED = 1_000_000
 @dataclass(frozen=True)
 class Limit:
     """What a server is started with. `model`: it is how calls get threads, which only a native server whose
-    model was left open can change, and grpc-go not at all unless `go` says how."""
+    model was left open can change, and grpc-go not at all unless `go` says how. `queue`: on which side calls
+    wait for their turn; empty where none do, for nothing limits or the rest is refused."""
 
     name: str
     native: Mapping[str, Any] = field(default_factory=dict)
     go: Mapping[str, Any] | None = None
     limits: bool = True
+    queue: str = ""
 
     def is_of(self, server: ServerKind) -> bool:
         if server.is_go:
@@ -50,10 +53,10 @@ def known_limits(n: int) -> list[Limit]:
     streams = {"max_concurrent_streams": n}
     return [
         Limit("none", go={}, limits=False),
-        Limit(f"semaphore {n}", semaphore, semaphore),
+        Limit(f"semaphore {n}", semaphore, semaphore, queue="server"),
         Limit("stream workers 8", {"model": "stream-workers:8"}, {"stream_workers": 8}, limits=False),
-        Limit(f"max concurrent streams {n}", streams, streams),
-        Limit(f"pool {n}", {"model": f"pool:{n}:{MOST_QUEUED}"}),
+        Limit(f"max concurrent streams {n}", streams, streams, queue="client"),
+        Limit(f"pool {n}", {"model": f"pool:{n}:{MOST_QUEUED}"}, queue="server"),
         Limit(f"pool {n}, rejecting", {"model": f"pool:{n}:0"}),
     ]
 
@@ -95,16 +98,24 @@ def _one(kit: Kit, server: ServerKind, limit: Limit, calls: int, handler_ms: flo
         )
         counters = target.counters() if target.has_counters else None
     kit.note(result, f"{server.name}, {limit.name}", ignore=("server_stream_limit", "few_samples"))
-    # A call waits in the server, where its latency shows it, or in the client, when the server's SETTINGS
-    # admit no more.
-    waited_s = max(0.0, _p99(result.latency) - handler_ms / 1e3) + _p99(result.queued)
     return {
         "peak_running": counters.peak_running if counters else None,
         "elapsed_ms": result.window_s * 1e3,
         "rejected": result.status["RESOURCE_EXHAUSTED"],
-        "queue_p99_ms": waited_s * 1e3,
+        "queue_p99_ms": _queue_p99_ms(result, limit, handler_ms),
         "errors": result.errors,
     }
+
+
+def _queue_p99_ms(result: Result, limit: Limit, handler_ms: float) -> float | None:
+    """The p99 of how long calls waited for their turn; None where none had to. Waiting in the client, for
+    the server's SETTINGS admit no more streams, is measured as such; waiting in the server is what calls took
+    beyond their handler's time, transport included."""
+    if limit.queue == "client":
+        return _p99(result.queued) * 1e3
+    if limit.queue == "server":
+        return max(0.0, _p99(result.latency) * 1e3 - handler_ms)
+    return None
 
 
 def _p99(histogram: Histogram) -> float:
