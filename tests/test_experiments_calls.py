@@ -173,10 +173,11 @@ def test_what_limits_and_what_does_not() -> None:
         if name.split()[-1] == "20":  # semaphore, streams and pool: everything else waits
             assert (row["peak_running"], row["errors"]) == (20, 0)
             assert row["elapsed_ms"] > 400 / 20 * 10
-            assert row["queue_p99_ms"] > 100
+            assert 100 < row["queue_p99_ms"] < row["elapsed_ms"]
         elif handler_ms == 600:  # none, and stream workers, which therefore are none
             assert (row["peak_running"], row["errors"]) == (400, 0)
         assert (row["rejected"] > 0) == (name == "pool 20, rejecting")
+        assert (row["queue_p99_ms"] is None) == (name.split()[-1] != "20")  # what waits for nobody queues not
     assert list(report.skipped) == ["pool 20 and pool 20, rejecting on grpc-go"]
     assert "stream workers 8 did not" in report.verdict
     assert "a limit on concurrent streams refused none" in report.verdict
@@ -194,6 +195,12 @@ def test_handlers_that_watch_stop_and_others_go_on() -> None:
         assert (row["running_before"], row["running_soon"], row["running_late"]) == (60, soon, 0), row
     worked = {row["handler"]: row["work_after_ms_per_call"] for row in report.select(cause="cancel")}
     assert worked["ignores"] > 500 > 100 > worked["observes"]
+
+
+def test_handlers_that_ended_by_themselves_are_told_of_a_dead_client_too() -> None:
+    times = {"handler_s": 0.4, "deadline_s": 0.2, "soon_s": 0.5, "late_s": 0.5}
+    report = run("cancellation", servers=["native"], calls=5, causes=["client_death"], **times)
+    assert "handlers_were_over" in [found.code for found in report.findings]
 
 
 def test_streams_that_are_forgotten_are_found() -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.clients import await_running, holding, kill
+from grpcperf.experiments.clients import await_first, await_running, holding, kill
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.readings import require_running
 from grpcperf.experiments.report import Report
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 HANDLERS = ("ignores", "observes")
 CAUSES = ("cancel", "deadline", "client_death")
 STAGES = ("running_before", "running_soon", "running_late")
+Over = tuple[int, float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,13 +84,12 @@ def _arm(kit: Kit, server: ServerKind, handler: str, cause: str, calls: int, tim
             kit.skip(server.name, "it does not tell how many of its handlers run")
             return None
         over = {"cancel": _cancelled, "deadline": _expired, "client_death": _orphaned}[cause]
-        began = time.monotonic()
-        before, over_s = over(target, calls, metadata, times)
+        before, began_s, over_s = over(target, calls, metadata, times)
         require_running(kit, f"{server.name} ({cause})", before, calls)
         times.sleep_until(over_s + times.soon_s)
         soon, looked_s = target.counters().running, time.monotonic()
-        if cause != "client_death" and looked_s > began + times.handler_s:
-            kit.note(_too_slow(server.name, cause, looked_s - began, times.handler_s))
+        if looked_s > began_s + times.handler_s:
+            kit.note(_too_slow(server.name, cause, looked_s - began_s, times.handler_s))
         times.sleep_until(over_s + times.late_s)
         counters = target.counters()
     return {
@@ -102,29 +102,32 @@ def _arm(kit: Kit, server: ServerKind, handler: str, cause: str, calls: int, tim
     }
 
 
-# --- the causes: each opens the calls and gives how many ran, and when they were over for the client
+# --- the causes: each opens the calls and gives how many ran, a moment before the first began, and when they
+# were over for the client
 
 
-def _cancelled(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> tuple[int, float]:
+def _cancelled(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> Over:
+    began_s = time.monotonic()
     with hold(target, calls=calls, metadata=metadata, timeout=times.handler_s) as held:
         before = held.running
         held.cancel()
-        return before, time.monotonic()
+        return before, began_s, time.monotonic()
 
 
-def _expired(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> tuple[int, float]:
-    deadline_s = times.deadline_s
+def _expired(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> Over:
+    began_s, deadline_s = time.monotonic(), times.deadline_s
     with hold(target, calls=calls, metadata=metadata, deadline=deadline_s, timeout=deadline_s) as held:
         before, entered_s = held.running, time.monotonic()
         held.wait(deadline_s + times.soon_s)
-        return before, min(time.monotonic(), entered_s + deadline_s)
+        return before, began_s, min(time.monotonic(), entered_s + deadline_s)
 
 
-def _orphaned(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> tuple[int, float]:
+def _orphaned(target: Measurable, calls: int, metadata: dict[str, int], times: Times) -> Over:
     with holding(target, calls, metadata=metadata) as client:
+        began_s = await_first(target, client)  # it starts an interpreter before it calls
         before = await_running(target, client, calls)
         kill(client)
-        return before, time.monotonic()
+        return before, began_s, time.monotonic()
 
 
 def _too_slow(server: str, cause: str, took_s: float, handler_s: float) -> Finding:

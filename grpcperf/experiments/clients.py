@@ -4,6 +4,7 @@ when their client dies or stops reading."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -63,13 +64,31 @@ def await_running(target: Measurable, client: Process, calls: int) -> int:
     return running
 
 
-def kill(client: Process) -> None:
-    """End it as a crash does: it says goodbye to nobody."""
-    import signal
+def await_first(target: Measurable, client: Process) -> float:
+    """Wait until the first of a client's calls runs: the moment (time.monotonic) of the last look that found
+    none, which is before any began."""
+    none_s = time.monotonic()
+    end = none_s + OPEN_S
+    while not target.counters().running and client.death() is None and time.monotonic() < end:
+        time.sleep(LOOK_S)
+        none_s = time.monotonic()
+    return none_s
 
+
+def kill(client: Process) -> None:
+    """End it as a crash does: it says goodbye to nobody. Raises ServerDied when it is dead already."""
+    _signal(client, signal.SIGKILL)
+
+
+def stop(client: Process) -> None:
+    """Have it stand still: it reads no more, and its connections stay. Raises ServerDied when it is dead."""
+    _signal(client, signal.SIGSTOP)
+
+
+def _signal(client: Process, number: int) -> None:
     if client.pid is None:
         raise ServerDied("the client is dead already")
-    os.kill(client.pid, signal.SIGKILL)
+    os.kill(client.pid, number)
 
 
 def allocations_of(*words: object) -> tuple[int, int, str]:

@@ -7,14 +7,12 @@ is stopped (SIGSTOP) in the middle of receiving: nobody reads the socket, and no
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
-from grpcperf.experiments.clients import LONG_S, await_running, command, kill
+from grpcperf.experiments.clients import LONG_S, await_running, command, kill, stop
 from grpcperf.experiments.drawing import has, lines
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.readings import Readings, at_rest, await_idle, keep_heap, require_running
@@ -27,7 +25,7 @@ from grpcperf.targets import Measurable, Process
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-LOOK_S = 0.1
+LOOK_S = 0.5  # CPU is counted in ticks of 10 ms: five are at the bound
 BLOCKED_CPUS = 0.1  # a server that uses less than this of a CPU does not send
 BLOCKED_S = 15.0  # for all streams to be blocked
 
@@ -55,7 +53,7 @@ def _one(kit: Kit, server: ServerKind, streams: int, size: int) -> Row:
         )
         with Process(argv) as client:
             running = await_running(target, client, streams)
-            _stop(client)
+            stop(client)
             require_running(kit, server.name, running, streams)
             if not _is_blocked(target):
                 kit.note(_still_sending(server.name))
@@ -71,11 +69,6 @@ def _one(kit: Kit, server: ServerKind, streams: int, size: int) -> Row:
         "kib_after_per_stream": readings.kept_kib("heap_alloc", "stack_inuse"),
         "tasks_per_stream": _tasks(readings),
     }
-
-
-def _stop(client: Process) -> None:
-    assert client.pid is not None
-    os.kill(client.pid, signal.SIGSTOP)
 
 
 def _is_blocked(target: Measurable) -> bool:
