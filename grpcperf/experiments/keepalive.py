@@ -8,15 +8,16 @@ that asks too often (`too_many_pings`).
 Linux does not count a connection's probes once it has a TCP_USER_TIMEOUT, and gRPC sets one: the timeout of
 its own keepalive, 20 s by default. TCP's keepalive then gives up at the first probe that comes so long after
 the last word; `expected_s`, which is TCP's own arithmetic, is then not what is measured. Nor does a link let
-TCP's probes through to the other side: they do not keep a connection from being forgotten.
+TCP's probes through to the other side: they do not keep a connection from being forgotten. gRPC's PINGs do:
+`was_cut` tells whether there was anything to notice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import _engine
@@ -25,9 +26,10 @@ from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.report import Report
 from grpcperf.figures import look
-from grpcperf.hold import hold
+from grpcperf.hold import Hold, hold
 from grpcperf.targets import Keepalive, Link, Measurable
 from grpcperf.units import count, format_seconds, seconds, shown
+from grpcperf.values import refuse_unknown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +38,8 @@ LOOK_S = 0.02  # between two looks at the servers' sockets, at least
 LOOKS = 5000  # in all, at most: each reads every descriptor of every server
 MEMORY_LOOK_S = 0.2  # a collection each in Go
 BACK = 0.35  # memory is back when no more than this part of what the connections took is left
+NEWS_S = 1.0  # for a cancellation to reach a server's handlers
+PING_TIMEOUT_S = 20.0  # gRPC's, where a keepalive leaves it out
 HASTY = Keepalive(time="20ms", permit_without_calls=True)  # of a client
 
 
@@ -56,24 +60,42 @@ def measure(
         raise InvalidRequest(
             f'settings must be like {{"asks": {{"time": "10s", "timeout": "15s"}}}}, not {shown(settings)}'
         )
+    keepalives = {name: _keepalive(arguments) for name, arguments in settings.items()}
     patience, cut = seconds(observe, "observe"), seconds(idle_timeout, "idle_timeout", above=True)
     connections = count(connections, "connections", high=10_000)
     with contextlib.ExitStack() as stack:
-        arms = []
-        for server in kit.servers(servers):
+        kinds = list(kit.servers(servers))  # what has to be built is built before any clock runs
+        for server in kinds:
             kit.say(server=server.name, cause="too_many_pings")
             yield _hasty(server, connections)
-            ours = server.is_go or server.is_native
-            for name, arguments in settings.items() if ours else [("its own", {})]:
-                for cause in ("vanished", "idle_cut"):
+        arms: list[_Arm] = []
+        for cause in ("vanished", "idle_cut"):  # these are cut while the others start: they come last
+            for server in kinds:
+                for name, keepalive in _settings(server, keepalives):
                     kit.say(server=server.name, setting=name, cause=cause)
-                    arms.append(_Arm.start(stack, server, name, arguments, cause, connections, cut))
+                    arms.append(_Arm.start(stack, server, name, keepalive, cause, connections, cut))
+                    for arm in arms:
+                        if arm.cause == "idle_cut":
+                            arm.look()
         for arm in arms:
             arm.cut()
         kit.say(cause="waiting")
         _watch(arms, patience)
+        _call_off(arms)
         for arm in arms:
             yield arm.row()
+
+
+def _keepalive(arguments: Mapping[str, Any]) -> Keepalive | None:
+    refuse_unknown(arguments, [one.name for one in fields(Keepalive)], "setting of keepalive")
+    return Keepalive(**arguments) if arguments else None
+
+
+def _settings(
+    server: ServerKind, keepalives: Mapping[str, Keepalive | None]
+) -> Iterable[tuple[str, Keepalive | None]]:
+    ours = server.is_go or server.is_native
+    return keepalives.items() if ours else [("its own", None)]
 
 
 @dataclass
@@ -85,6 +107,8 @@ class _Arm:
     cause: str
     target: Measurable
     link: Link
+    held: Hold
+    has_calls: bool
     connections: int
     expected_s: float | None
     memory_before: int | None
@@ -101,12 +125,11 @@ class _Arm:
         stack: contextlib.ExitStack,
         server: ServerKind,
         setting: str,
-        arguments: Mapping[str, Any],
+        keepalive: Keepalive | None,
         cause: str,
         connections: int,
         idle_timeout: float,
     ) -> _Arm:
-        keepalive = Keepalive(**arguments) if arguments else None
         target = stack.enter_context(server.start(keepalive=keepalive))
         with hold(target, calls=1, kind="bidi", send_first=True):  # what a server makes once
             pass
@@ -115,20 +138,24 @@ class _Arm:
         held = stack.enter_context(
             hold(link, calls=connections, connections=connections, kind="bidi", send_first=True)
         )
-        if "max_idle" in arguments:  # which does not count a connection that has a call
+        has_calls = keepalive is None or keepalive.max_idle is None
+        if not has_calls:  # max_idle does not count a connection that has a call
             held.cancel()
+        quiet_s = time.monotonic()
         return cls(
             server=server.name,
             setting=setting,
             cause=cause,
             target=target,
             link=link,
+            held=held,
+            has_calls=has_calls,
             connections=connections,
-            expected_s=_expected_s(arguments),
+            expected_s=_expected_s(keepalive),
             memory_before=before,
             memory_held=target.memstats(settle=True).heap_alloc,
             sockets_held=_sockets(target),
-            cut_s=time.monotonic() + idle_timeout,
+            cut_s=quiet_s + idle_timeout,
         )
 
     def cut(self) -> None:
@@ -152,28 +179,56 @@ class _Arm:
             return False
         return left - self.memory_before <= BACK * (self.memory_held - self.memory_before)
 
-    def is_done(self, patience: float) -> bool:
+    def is_done(self, end_s: float) -> bool:
         knows_memory = self.memory_before is not None
-        over = time.monotonic() > self.cut_s + patience
+        over = time.monotonic() > end_s
         return over or (self.noticed_s is not None and (self.memory_back_s is not None or not knows_memory))
 
+    def was_cut(self) -> bool | None:
+        """Whether the server's word no longer reached the client, nor the client's (whose calls have been
+        called off by now) the server. None: it cannot be told, for there were no calls or nobody counts
+        them."""
+        if self.cause == "vanished":
+            return True
+        if self.noticed_s is not None:
+            return self.noticed_s > 0 and not self.held.refused
+        if not self.has_calls or not self.target.has_counters:
+            return None
+        return self.target.counters().running > self.connections / 2
+
     def row(self) -> Row:
+        was_cut = self.was_cut()
+        gone = was_cut is not False  # else the server closed them itself, or they are still there
         return {
             "server": self.server,
             "setting": self.setting,
             "cause": self.cause,
-            "noticed_s": self.noticed_s,
-            "memory_back_s": self.memory_back_s,
+            "was_cut": was_cut,
+            "noticed_s": self.noticed_s if gone else None,
+            "memory_back_s": self.memory_back_s if gone else None,
             "expected_s": self.expected_s,
             "connections": self.connections,
         }
 
 
 def _watch(arms: Sequence[_Arm], patience: float) -> None:
-    while left := [arm for arm in arms if not arm.is_done(patience)]:
+    """For so long after each was cut. What was cut while others started has all of it from now."""
+    began_s = time.monotonic()
+    left = list(arms)
+    while left:
         for arm in left:
             arm.look()
+        left = [arm for arm in left if not arm.is_done(max(began_s, arm.cut_s) + patience)]
         time.sleep(max(LOOK_S, patience / LOOKS))
+
+
+def _call_off(arms: Sequence[_Arm]) -> None:
+    """Cancel what nobody has noticed: where the network still carries, servers hear of it."""
+    unnoticed = [arm for arm in arms if arm.cause == "idle_cut" and arm.noticed_s is None]
+    for arm in unnoticed:
+        arm.held.cancel()
+    if unnoticed:
+        time.sleep(NEWS_S)
 
 
 def _sockets(target: Measurable) -> int:
@@ -184,16 +239,21 @@ def _sockets(target: Measurable) -> int:
         return int(_engine.process_sample(target.pid, sockets=True)["sockets"])
 
 
-def _expected_s(arguments: Mapping[str, Any]) -> float | None:
-    """What the settings say: how long after the last word a connection is given up."""
-    of = {name: seconds(value, name) for name, value in arguments.items() if isinstance(value, str)}
-    if "tcp_idle" in of:
-        return of["tcp_idle"] + of["tcp_interval"] * int(arguments["tcp_probes"])
-    if "time" in of:
-        return of["time"] + of["timeout"]
-    if "max_age" in of:
-        return of["max_age"] + of["max_age_grace"]
-    return of.get("max_idle")
+def _expected_s(keepalive: Keepalive | None) -> float | None:
+    """What the settings say: how long after the last word a connection is given up. None where they leave
+    that to the kernel."""
+    if keepalive is None:
+        return None
+    tcp = (keepalive.tcp_idle, keepalive.tcp_interval, keepalive.tcp_probes)
+    if any(value is not None for value in tcp):
+        idle, interval, probes = (None if value is None else float(value) for value in tcp)
+        return None if idle is None or interval is None or probes is None else idle + interval * probes
+    if keepalive.time is not None:
+        timeout = PING_TIMEOUT_S if keepalive.timeout is None else float(keepalive.timeout)
+        return float(keepalive.time) + timeout
+    if keepalive.max_age is not None and keepalive.max_age_grace is not None:
+        return float(keepalive.max_age) + float(keepalive.max_age_grace)
+    return None if keepalive.max_idle is None else float(keepalive.max_idle)
 
 
 def _hasty(server: ServerKind, connections: int) -> Row:
@@ -208,6 +268,7 @@ def _hasty(server: ServerKind, connections: int) -> Row:
         "server": server.name,
         "setting": "client asks every 20 ms",
         "cause": "too_many_pings",
+        "was_cut": None,
         "noticed_s": noticed,
         "memory_back_s": None,
         "expected_s": None,
@@ -224,17 +285,31 @@ def verdict(report: Report) -> str:
                 f"after {format_seconds(row['noticed_s'])}" if row["noticed_s"] is not None else "not noticed"
             )
             told.append(f"{row['setting']}: {when}")
-        parts.append(f"{server} notices vanished peers thus: {', '.join(told)}")
-        cut = [row["setting"] for row in report.select(server=server, cause="idle_cut") if row["noticed_s"]]
-        parts.append(
-            f"connections cut for idleness are noticed with {', '.join(cut)}"
-            if cut
-            else "none notices connections cut for idleness"
-        )
+        if told:
+            parts.append(f"{server} notices vanished peers thus: {', '.join(told)}")
+        if quiet := report.select(server=server, cause="idle_cut"):
+            parts.append(_about_idleness(quiet))
         for row in report.select(server=server, cause="too_many_pings"):
             if row["noticed_s"] is not None:
                 parts.append(f"a client asking every 20 ms is sent away by {server}")
-    return "; ".join(parts) + "."
+    return f"{'; '.join(parts) or 'nobody was sent away, and nothing else was measured'}."
+
+
+def _about_idleness(rows: Sequence[Mapping[str, Any]]) -> str:
+    fates: dict[str, list[str]] = {}
+    for row in rows:
+        fates.setdefault(_fate(row), []).append(row["setting"])
+    told = [f"{fate} with {' and '.join(settings)}" for fate, settings in fates.items()]
+    return f"connections that the network forgets for idleness are {', '.join(told)}"
+
+
+def _fate(row: Mapping[str, Any]) -> str:
+    was_cut = row.get("was_cut")  # which older reports do not have
+    if was_cut is False:
+        return "kept from it"
+    if row["noticed_s"] is not None:
+        return "noticed"
+    return "not noticed" if was_cut else "not noticed, if forgotten at all,"
 
 
 def figures(report: Report) -> list[Figure]:
@@ -257,7 +332,10 @@ def _draw(report: Report, ax: Axes) -> None:
 EXPERIMENT = Experiment(
     name="keepalive",
     question="How does a server learn that its peers are gone, and when is their memory back?",
-    columns=("server", "setting", "cause", "noticed_s", "memory_back_s", "expected_s", "connections"),
+    columns=(
+        *("server", "setting", "cause", "was_cut", "noticed_s", "memory_back_s", "expected_s"),
+        "connections",
+    ),
     measure=measure,
     verdict=verdict,
     figures=figures,
