@@ -1,11 +1,14 @@
 """The experiments over a network: their rows, and shapes by ratio or count, in very small sizes."""
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from experiment_reports import report_of
 
-from grpcperf import TLS, InvalidRequest, Server, experiments
+from grpcperf import TLS, InvalidRequest, Keepalive, Server, experiments
+from grpcperf.experiments import Report
 
 
 @pytest.mark.parametrize("server", ["native", "grpc-go"])
@@ -87,10 +90,79 @@ def test_who_notices_vanished_peers() -> None:
         assert 0.2 < vanished["noticed_s"] < 2
         assert vanished["memory_back_s"] is None or vanished["memory_back_s"] >= vanished["noticed_s"]
         assert vanished["expected_s"] == 1.3
-        assert quiet["noticed_s"] is None  # its PINGs keep the connection from being idle
+        # Its PINGs keep the connection from being idle, so there is nothing to notice.
+        assert (quiet["was_cut"], quiet["noticed_s"]) == (False, None)
+        (silent,) = report.select(server=server, cause="idle_cut", setting="off")
+        assert (silent["was_cut"], silent["noticed_s"]) == (True, None)
         assert 0 < hasty["noticed_s"] < 2
         assert all(row["noticed_s"] is None for row in report.select(server=server, setting="off"))
-    assert "not noticed" in report.verdict
+    assert "off: not noticed" in report.verdict
+    assert "forgets for idleness are not noticed with off, kept from it with asks" in report.verdict
+    older = replace(report, rows=tuple({**row, "was_cut": None} for row in report.rows))
+    assert "are not noticed, if forgotten at all, with off and asks" in older.verdict
+
+
+def test_a_cut_is_noticed_although_other_servers_start_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others' start outlasts the idle time and all patience: it is looked at all the same, as long."""
+    from grpcperf.experiments.keepalive import _Arm
+
+    start = _Arm.start
+
+    def slowly(*arguments: Any) -> Any:
+        arm = start(*arguments)
+        if arm.cause == "idle_cut":
+            time.sleep(1.5)
+        return arm
+
+    monkeypatch.setattr(_Arm, "start", slowly)
+    asks = {"tcp_idle": 1, "tcp_interval": 1, "tcp_probes": 1, "time": 3600, "timeout": 1}
+    report = report_of(
+        "keepalive",
+        servers=["native"],
+        settings={"off": {}, "TCP": asks},
+        connections=4,
+        observe="1s",
+        idle_timeout="300ms",
+    )
+    (cut,) = report.select(cause="idle_cut", setting="TCP")
+    assert cut["was_cut"]
+    assert cut["noticed_s"] > 0
+    assert cut["expected_s"] == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"time": "10s"}, 30),  # gRPC's own timeout
+        ({"time": 10, "timeout": 1.5}, 11.5),
+        ({"tcp_idle": "1m", "tcp_interval": 10, "tcp_probes": 3, "time": "1h"}, 90),
+        ({"tcp_idle": "1m"}, None),  # the rest is the kernel's
+        ({"max_age": "2s", "max_age_grace": "1s"}, 3),
+        ({"max_idle": 4}, 4),
+    ],
+)
+def test_what_settings_say_in_any_form(settings: dict[str, Any], expected: float | None) -> None:
+    from grpcperf.experiments.keepalive import _expected_s
+
+    assert _expected_s(Keepalive(**settings)) == expected
+
+
+def test_a_window_rules_by_what_its_own_server_carries_that_way() -> None:
+    """One server's fast way down does not make windows of another's slow way up rule."""
+    from grpcperf.experiments.flow_control import _ruled
+
+    def row(server: str, direction: str, carried: float, limit: float | None) -> dict[str, Any]:
+        about = {"server": server, "direction": direction}
+        return {**about, "mib_per_s": carried, "window_limit_mib_per_s": limit}
+
+    rows = [
+        row("a", "download", 2000.0, None),
+        row("a", "download", 90.0, 100.0),
+        row("b", "upload", 95.0, 100.0),
+        row("b", "upload", 110.0, None),
+    ]
+    report = Report(name="flow-control", rows=tuple(rows), answered_by=experiments.find("flow-control"))
+    assert [one["mib_per_s"] for one in _ruled(report)] == [90.0]
 
 
 @pytest.mark.parametrize(
@@ -98,6 +170,7 @@ def test_who_notices_vanished_peers() -> None:
     [
         ("keepalive", {"settings": "off"}),
         ("keepalive", {"settings": {"asks": 5}}),
+        ("keepalive", {"settings": {"asks": {"tiem": "1s"}}}),
         ("keepalive", {"connections": 0}),
         ("keepalive", {"idle_timeout": 0}),
         ("handshake", {"count": 0}),

@@ -115,9 +115,14 @@ def _one(kit: Kit, link: Link, direction: str, window: int | None, rtt: float, d
 
 def _ruled(report: Report) -> list[Row]:
     """Rows in which the window is what rules: far below what the same way does at its best."""
-    best = max(row["mib_per_s"] for row in report.rows)
     limited = [dict(row) for row in report.rows if row["window_limit_mib_per_s"] is not None]
-    return [row for row in limited if row["window_limit_mib_per_s"] < best / 4]
+    return [row for row in limited if row["window_limit_mib_per_s"] < _best(report, row) / 4]
+
+
+def _best(report: Report, row: Row) -> float:
+    """The most that its server has carried in its direction, in MiB/s."""
+    same = report.select(server=row["server"], direction=row["direction"])
+    return max(float(one["mib_per_s"]) for one in same)
 
 
 def verdict(report: Report) -> str:
