@@ -258,7 +258,8 @@ def test_the_page_of_results_is_of_full_runs(tmp_path: Path) -> None:
     full = replace(full, parameters={**find("in-flight-cost").chosen("full", {}), "calls": [3]})
     full.save(kept)
     (one,) = tool.read(kept)
-    assert tool.questions([one]).startswith("1 questions (all but handler-alloc, ")
+    assert tool.left_out([one]) == [name for name in experiments.NAMES if name != "in-flight-cost"]
+    assert tool.questions([one]) == f"1 of the {len(experiments.NAMES)} questions"
     assert tool.not_of_full(one) == "calls [3]"
     for wrong, told in (({"size": "quick"}, "quick size"), ({"skipped": {"the rest": "died"}}, "cut short")):
         replace(full, **wrong).save(kept)

@@ -32,12 +32,13 @@ _FACTS = {
 def page(reports: Sequence[Report]) -> Iterator[str]:
     """The lines of the page."""
     minutes = sum(one.seconds for one in reports) / 60
-    days = sorted({one.measured_at[:10] for one in reports})
+    days = sorted({one.measured_at[:10] for one in reports} - {""})  # of old files it is not known
+    when = f" on {' to '.join(dict.fromkeys((days[0], days[-1])))}" if days else ""
     valid = sum(one.valid for one in reports)
     yield "# Results of a full run"
     yield ""
     yield (
-        f"Measured on {' to '.join(dict.fromkeys((days[0], days[-1])))}: {questions(reports)} of "
+        f"Measured{when}: {questions(reports)} of "
         f"`grpcperf experiment list` in full size, {minutes:,.0f} minutes together, client and servers on "
         f"one machine. {valid} of {len(reports)} reports are valid by their own findings; what spoils the "
         "others stands with them. A ± is half of the 95 % interval, mostly of the mean over the repeats; an "
@@ -46,6 +47,9 @@ def page(reports: Sequence[Report]) -> Iterator[str]:
         "this page."
     )
     yield ""
+    if missing := left_out(reports):
+        yield f"Not measured: {', '.join(missing)}."
+        yield ""
     yield from table([["", "here"], *([told, fact(reports, name)] for name, told in _FACTS.items())])
     yield ""
     for one in reports:
@@ -56,9 +60,12 @@ def page(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def questions(reports: Sequence[Report]) -> str:
-    """Which of all there are."""
-    missing = [name for name in NAMES if all(one.name != name for one in reports)]
-    return f"{len(reports)} questions (all but {', '.join(missing)})" if missing else "every question"
+    return f"{len(reports)} of the {len(NAMES)} questions" if left_out(reports) else "every question"
+
+
+def left_out(reports: Sequence[Report]) -> list[str]:
+    """The questions that no report answers."""
+    return [name for name in NAMES if all(one.name != name for one in reports)]
 
 
 def fact(reports: Sequence[Report], name: str) -> str:
