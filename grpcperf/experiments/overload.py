@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
+from grpcperf.experiments.readings import microseconds
 from grpcperf.experiments.report import Report
 from grpcperf.figures import logarithmic
 from grpcperf.labels import label
@@ -106,8 +107,7 @@ def _one(
 
     def accepted(q: float) -> float | None:
         """Cheap answers are the fastest by far: what is above their share are the handlers'."""
-        value = result.latency.quantile(share + (1 - share) * q)
-        return None if value is None else value * 1e6
+        return microseconds(result.latency.quantile(share + (1 - share) * q))
 
     return {
         "goodput_rps": result.throughput_rps * (1 - share),
