@@ -67,7 +67,7 @@ def _one(kit: Kit, server: ServerKind, streams: int, size: int) -> Row:
     return {"kib_per_stream": memory.pop("total_kib_per_stream"), **memory} | {
         "socket_kib_per_stream": readings.kib("socket_bytes"),
         "kib_after_per_stream": readings.kept_kib("heap_alloc", "stack_inuse"),
-        "tasks_per_stream": _tasks(readings),
+        "tasks_per_stream": readings.tasks_each,
     }
 
 
@@ -85,11 +85,6 @@ def _is_blocked(target: Measurable) -> bool:
 def _cpu_s(target: Measurable) -> float:
     memory = target.memstats()
     return (memory.cpu_user_s or 0.0) + (memory.cpu_system_s or 0.0)
-
-
-def _tasks(readings: Readings) -> float | None:
-    before, held = readings.before.tasks, readings.held.tasks
-    return None if before is None or held is None else (held - before) / readings.count
 
 
 def _still_sending(server: str) -> Finding:
