@@ -81,7 +81,11 @@ def threads_report(cpus: int, *rates: tuple[int, float]) -> Report:
 
 @pytest.mark.parametrize(
     ("rate", "told"),
-    [(130, "1.30 times what 8 (one a CPU) do, which is better"), (115, "the same"), (70, "which is worse")],
+    [
+        (130, "1.30 times what 8 (one a CPU) do, which is better"),
+        (115, "the same as far"),
+        (70, "which is worse"),
+    ],
 )
 def test_the_advice_on_threads_is_judged_by_intervals(rate: float, told: str) -> None:
     report = threads_report(8, (4, 60), (8, 100), (10, rate), (16, 900))

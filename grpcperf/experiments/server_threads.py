@@ -113,7 +113,9 @@ def _against(even: Mapping[str, Any], advised: Mapping[str, Any]) -> str:
     if len(bounds) < 4:
         return "which one repeat cannot tell from the same"
     even_low, even_high, low, high = bounds
-    return "which is better" if low > even_high else "which is worse" if high < even_low else "the same"
+    if low > even_high:
+        return "which is better"
+    return "which is worse" if high < even_low else "the same as far as the repeats can tell"
 
 
 def figures(report: Report) -> list[Figure]:
