@@ -1,9 +1,13 @@
 """The experiments on chains under deadlines and on overload, in very small sizes."""
 
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
 import pytest
 from experiment_reports import report_of
 
-from grpcperf.experiments import Report
+from grpcperf import load
 
 SERVERS = ("native", "grpc-go")
 pytestmark = pytest.mark.timeout(400)  # the first Go server is built
@@ -41,12 +45,16 @@ def test_a_deadline_that_suffices_prunes_nothing() -> None:
     assert all(row["handlers_per_call"] == 2 for row in report.rows)
 
 
-def test_a_chain_of_which_nothing_is_known() -> None:
-    """No call was counted."""
-    row = {"server": "native", "strategy": "none", "deadline_ms": 30.0, "latency_mean_ms": None}
-    rows = (row | {"work_after_deadline_ms": None, "pruned_share": None},)
-    told = Report(name="deadline-pruning", rows=rows).verdict
-    assert told == "For each call on native under a deadline of 30 ms: none unknown."
+def test_a_chain_of_which_no_call_was_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*where: Any, **how: Any) -> Any:
+        result = load(*where, **how)
+        return replace(result, status=dict.fromkeys(result.status, 0))
+
+    monkeypatch.setattr(import_module("grpcperf.experiments.deadline_pruning"), "load", none)
+    small = {"servers": ["native"], "strategies": ["none"], "hops": 1, "calls": 2, "hop_ms": 10.0}
+    report = report_of("deadline-pruning", **small, deadline_hops=[3])
+    assert report.rows[0]["pruned_share"] is None
+    assert report.verdict == "For each call on native under a deadline of 30 ms: none unknown."
 
 
 def test_the_bucket_keeps_accepted_latency_flat() -> None:
