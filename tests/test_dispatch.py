@@ -253,8 +253,8 @@ def test_the_experiment(kind: str) -> None:
     assert min(row["spilled_share"] for row in report.select(policy="round_robin")) > sum(shared)
     assert "400 writers" in report.verdict
     twice = replace(report, rows=(*report.rows, *({**row, "server": "another"} for row in report.rows)))
-    assert f"to {kind} round_robin spilled" in twice.verdict
-    assert "; to another round_robin spilled" in twice.verdict
+    assert f"to {kind}, round_robin spilled" in twice.verdict
+    assert "; to another, round_robin spilled" in twice.verdict
     assert len({bar.get_x() for bar in twice.plot(0).patches}) == 6  # none hides another
     assert report.verdict.endswith(".")
     for number in range(2):

@@ -117,7 +117,7 @@ def verdict(report: Report) -> str:
             for row in rows
             if row["server"] == server and row["spilled_share"] is not None
         ]
-        parts.append(f"to {server} {', '.join(told) or 'nothing was sent'}")
+        parts.append(f"to {server}, {', '.join(told) or 'nothing was sent'}")
     head = f"With {rows[0]['writers']:,} writers and {rows[0]['streams']} streams"
     return f"{head} {'; '.join(parts)}. {_about_the_lock(report)}"
 

@@ -38,7 +38,7 @@ LOOK_S = 0.02  # between two looks at the servers' sockets, at least
 LOOKS = 5000  # in all, at most: each reads every descriptor of every server
 MEMORY_LOOK_S = 0.2  # a collection each in Go
 BACK = 0.35  # memory is back when no more than this part of what the connections took is left
-NEWS_S = 1.0  # for a cancellation to reach a server's handlers
+NEWS_S = 0.5  # for a cancellation to reach a server's handlers
 PING_TIMEOUT_S = 20.0  # gRPC's, where a keepalive leaves it out
 HASTY = Keepalive(time="20ms", permit_without_calls=True)  # of a client
 
@@ -300,7 +300,7 @@ def _about_idleness(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         fates.setdefault(_fate(row), []).append(row["setting"])
     told = [f"{fate} with {' and '.join(settings)}" for fate, settings in fates.items()]
-    return f"connections that the network forgets for idleness are {', '.join(told)}"
+    return f"connections that the network would forget for idleness are {', '.join(told)}"
 
 
 def _fate(row: Mapping[str, Any]) -> str:
