@@ -34,7 +34,7 @@ def measure(
     fractions."""
     size = request_bytes(request_size)
     for server in kit.servers(servers):
-        with under(kit, conditions, server) as (target, asked):
+        with under(kit, conditions, server, largest=size) as (target, asked):
             how = {"duration": duration, "warmup": duration / 4, "request_size": size, **asked}
             best = 0.0
             for callers in concurrency:

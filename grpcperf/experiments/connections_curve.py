@@ -27,16 +27,17 @@ def measure(
     **conditions: Any,
 ) -> Iterator[Row]:
     """One server for all points; the requests are large or small, the replies small."""
+    sizes = [request_bytes(size) for size in request_sizes]
     for server in kit.servers(servers):
-        with under(kit, conditions, server) as (target, how):
-            for size in request_sizes:
+        with under(kit, conditions, server, largest=max(sizes, default=0)) as (target, how):
+            for size in sizes:
                 for count in connections:
                     kit.say(server=server.name, request_size=size, connections=count)
                     asked = {"connections": count, "concurrency": concurrency, "request_size": size}
                     where = f"{server.name}, {count} connections"
                     spec = {**asked, **how, "duration": duration, "warmup": duration / 4}
                     measured = kit.repeat(repeats, lambda: point(kit, target, where, **spec))  # noqa: B023
-                    row = {"server": server.name, **asked, "request_size": request_bytes(size)}
+                    row = {"server": server.name, **asked}
                     yield row | measured | told(conditions)
 
 

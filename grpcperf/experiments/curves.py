@@ -14,7 +14,7 @@ from grpcperf.load import load
 from grpcperf.result import Result
 from grpcperf.targets import Link, Measurable
 from grpcperf.tls import TLS
-from grpcperf.units import size_bytes
+from grpcperf.units import MIB, size_bytes
 
 METRICS = (
     *("throughput_rps", "mib_per_s", "latency_p50_us", "latency_p99_us", "errors"),
@@ -35,12 +35,15 @@ CONDITIONS: dict[str, Any] = {
 }
 
 
+FRAMING = 64  # bytes of a message round its payload, at most
+
+
 @contextmanager
 def under(
-    kit: Kit, conditions: Mapping[str, Any], server: ServerKind
+    kit: Kit, conditions: Mapping[str, Any], server: ServerKind, *, largest: int
 ) -> Iterator[tuple[Measurable, dict[str, Any]]]:
-    """A server under these conditions, and the arguments of loads on it. Of a server of the user's only the
-    client can be pinned."""
+    """A server under these conditions, which takes requests of so many bytes, and the arguments of loads on
+    it. Of a server of the user's only the client can be pinned."""
     where = places(kit, pinned=conditions["pinned"])
     behaviour = {"busy-us": conditions["busy_us"], "delay-us": conditions["delay_us"]}
     both = {
@@ -54,9 +57,12 @@ def under(
         raise InvalidRequest(f"{server.name}: conditions of a server hold for those started by name")
     if threads and server.name not in ("native", *((server.name,) if server.is_go else ())):
         raise InvalidRequest(f"{server.name}: its threads cannot be set; give native or grpc-go")
-    native = {"model": f"async:{threads}"} if threads and server.name == "native" else {}
+    native: dict[str, Any] = {"model": f"async:{threads}"} if threads and server.name == "native" else {}
     with ExitStack() as stack:
         go = {"gomaxprocs": threads} if threads else {}
+        if largest + FRAMING > MIB * 4:  # what servers take unless they are told otherwise
+            native["channel_args"] = {"grpc.max_receive_message_length": largest + FRAMING}
+            go["max_message"] = largest + FRAMING
         target: Measurable = stack.enter_context(server.start(go=go, native=native, **both))
         if conditions["distance_ms"]:
             target = stack.enter_context(Link(target, delay=conditions["distance_ms"] / 1e3))

@@ -34,7 +34,7 @@ def measure(
     """One caller: unary, then streams of so many messages each, of `request_size` bytes."""
     size = request_bytes(request_size)
     for server in kit.servers(servers):
-        with under(kit, conditions, server) as (target, asked):
+        with under(kit, conditions, server, largest=size) as (target, asked):
             how = {**asked, "transport": transport, "request_size": size}
             how |= {"duration": duration, "warmup": duration / 4}
             for kind, count in [("unary", None), *(("bidi", count) for count in messages)]:
