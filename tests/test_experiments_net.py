@@ -13,7 +13,7 @@ from grpcperf.experiments import Report
 
 @pytest.mark.parametrize("server", ["native", "grpc-go"])
 def test_a_resumed_handshake_is_smaller(server: str) -> None:
-    report = report_of("handshake", servers=[server], count=8)
+    report = report_of("handshake", servers=[server], keys=["p256"], count=8)
     assert len(report.rows) == 9
     assert report.valid
     assert not report.findings
@@ -33,9 +33,23 @@ def test_a_resumed_handshake_is_smaller(server: str) -> None:
     assert "without ALPN" in report.verdict
 
 
+@pytest.mark.parametrize("server", ["native", "grpc-go"])
+def test_resuming_spares_the_signature(server: str) -> None:
+    """An RSA signature is the dearest part of a handshake for a server; only a handshake in full has one."""
+    report = report_of("handshake", servers=[server], keys=["rsa2048"], count=20)
+    for version in ("tls12", "tls13"):
+        (full,), (resumed,) = (
+            report.select(transport_security=version, alpn=True, resumed=way, key="rsa2048")
+            for way in (False, True)
+        )
+        assert resumed["server_cpu_us"] < 0.9 * full["server_cpu_us"]
+        assert resumed["bytes_on_wire"] < 0.7 * full["bytes_on_wire"]
+    assert "rsa2048" in report.verdict
+
+
 def test_a_handshake_over_distance_is_round_trips() -> None:
     """TCP's one, TLS 1.2's two, of which a ticket saves one, TLS 1.3's one; a busy machine adds to them."""
-    report = report_of("handshake", servers=["native"], delays=["15ms"], count=3)
+    report = report_of("handshake", servers=["native"], keys=["p256"], delays=["15ms"], count=3)
     least = {("tls12", False): 3, ("tls12", True): 2, ("tls13", False): 2, ("tls13", True): 2}
     for row in report.rows:
         if row["alpn"]:
@@ -174,6 +188,7 @@ def test_a_window_rules_by_what_its_own_server_carries_that_way() -> None:
         ("keepalive", {"connections": 0}),
         ("keepalive", {"idle_timeout": 0}),
         ("handshake", {"count": 0}),
+        ("handshake", {"keys": ["dsa"]}),
         ("handshake", {"delays": ["far"]}),
         ("flow-control", {"windows": ["1KiB"]}),
         ("flow-control", {"rtts": [-1]}),
