@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from grpcperf.remarks import COLOURS, MARKS, Remark, html_remark, told
 from grpcperf.summary import Summary, summarise
-from grpcperf.units import format_number
+from grpcperf.units import format_interval
 
 if TYPE_CHECKING:
     from grpcperf.results import Results
@@ -65,9 +65,7 @@ def _metrics(results: Results) -> list[str]:
 def _value(one: Summary) -> str:
     if one.value is None:
         return "-"
-    if one.low is None or one.high is None or one.high <= one.low:
-        return format_number(one.value)
-    return f"{format_number(one.value)} ± {format_number(one.high - one.value)}"
+    return format_interval(one.value, one.low, one.high)
 
 
 def remarks(results: Results) -> Iterable[Remark]:

@@ -160,6 +160,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+_LOPSIDED = 0.01  # of an interval: how far from its middle the number may be for ± to tell it
 NOTHING = "–"  # noqa: RUF001  what is printed for None: an en dash reads as "no value" in a column of numbers
 
 
@@ -199,6 +200,16 @@ def format_number(value: float | None) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return _digits(value)
+
+
+def format_interval(value: float, low: float | None, high: float | None) -> str:
+    """A number with its interval: "12.4 ± 0.3", or "12.4 [12.3, 13.1]" where it is not in the middle; the
+    number alone without one."""
+    if low is None or high is None or low >= high:
+        return format_number(value)
+    if abs((high - value) - (value - low)) > _LOPSIDED * (high - low):
+        return f"{format_number(value)} [{format_number(low)}, {format_number(high)}]"
+    return f"{format_number(value)} ± {format_number((high - low) / 2)}"
 
 
 def _digits(value: float) -> str:

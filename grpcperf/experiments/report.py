@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grpcperf.errors import EngineError, InvalidRequest
 from grpcperf.result import Finding
 from grpcperf.store import append_text
-from grpcperf.units import format_number
+from grpcperf.units import format_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 THE_REST = "the rest"  # in `skipped`: what a fault in the middle left unmeasured
-LOPSIDED = 0.01  # of an interval: how far from its middle the metric may be for ± to tell it
 _BEGINNING = b'{"name": '  # of every line of a file of reports
 
 
@@ -262,9 +261,4 @@ def _cell(row: Mapping[str, Any], name: str) -> str:
             if isinstance(value, Sequence) and not isinstance(value, str)
             else str(value)
         )
-    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
-    if low is None or high is None or low == high:
-        return format_number(value)
-    if abs((high - value) - (value - low)) > LOPSIDED * (high - low):
-        return f"{format_number(value)} [{format_number(low)}, {format_number(high)}]"
-    return f"{format_number(value)} ± {format_number((high - low) / 2)}"
+    return format_interval(value, row.get(f"{name}_low"), row.get(f"{name}_high"))
