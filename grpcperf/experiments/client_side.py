@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from grpcperf import goclient
 from grpcperf.errors import EngineError
 from grpcperf.experiments.clients import await_running, go_holding, holding
-from grpcperf.experiments.drawing import has, lines
+from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.readings import at_rest, kib_each, known, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, logarithmic
 from grpcperf.load import load
 from grpcperf.memstats import MemStats
+from grpcperf.plot import lines
 from grpcperf.spec import TRANSPORTS
 from grpcperf.targets import Measurable, Server
 from grpcperf.units import one_of
@@ -114,7 +115,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
-    lines(report, ax, "calls", column, by="client")
+    lines(ax, report.rows, "calls", column, by="client")
     ax.set_xlabel("calls in flight")
     values = known(row[column] for row in report.rows)
     (logarithmic if min(values) > 0 else from_zero)(ax, label)

@@ -17,28 +17,6 @@ def has(report: Report, column: str) -> bool:
     return any(row.get(column) is not None for row in report.rows)
 
 
-def lines(
-    report: Report,
-    ax: Axes,
-    x: str,
-    y: str,
-    *,
-    by: str = "server",
-    rows: Sequence[Mapping[str, Any]] | None = None,
-) -> None:
-    """A line of column `y` over column `x` for each value of `by`, with its interval over repeats where there
-    is one. `rows`: those to be drawn, all unless given."""
-    drawn = [row for row in (report.rows if rows is None else rows) if row[y] is not None]
-    for at, name in enumerate(dict.fromkeys(row[by] for row in report.rows)):
-        own = [row for row in drawn if row[by] == name]
-        style = look(at)
-        ax.plot([row[x] for row in own], [row[y] for row in own], label=name, **style)
-        for row in own:
-            if row.get(f"{y}_low") is not None:
-                ax.vlines(row[x], row[f"{y}_low"], row[f"{y}_high"], color=style["color"], alpha=0.5)
-    ax.legend()
-
-
 def over_names(
     ax: Axes,
     rows: Sequence[Mapping[str, Any]],

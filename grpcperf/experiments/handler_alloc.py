@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
-from grpcperf.experiments.drawing import has, lines
+from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.readings import KIB, held_calls, known, told_kib
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero
+from grpcperf.plot import lines
 from grpcperf.result import Finding
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def figures(report: Report) -> list[Figure]:
 def _draw(report: Report, ax: Axes) -> None:
     sizes = sorted({row["held_kib"] for row in report.rows})
     ax.plot(sizes, sizes, color="gray", linewidth=1)
-    lines(report, ax, "held_kib", "kib_per_call")
+    lines(ax, report.rows, "held_kib", "kib_per_call", by="server")
     ax.set_xlabel("held by a handler (KiB)")
     from_zero(ax, "KiB per call")
 

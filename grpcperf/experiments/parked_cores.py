@@ -12,13 +12,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.drawing import has, lines
+from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.places import Places, places
 from grpcperf.experiments.readings import microseconds, switches, switches_per_call
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero, steps_axis
 from grpcperf.load import load, start
+from grpcperf.plot import lines
 from grpcperf.result import Result
 from grpcperf.targets import Async
 
@@ -144,7 +145,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
-    lines(report, ax, "threads", column)
+    lines(ax, report.rows, "threads", column, by="server")
     steps_axis(ax, sorted({row["threads"] for row in report.rows}), "threads, or GOMAXPROCS")
     from_zero(ax, label)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.drawing import has, lines
+from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.places import Places, places
 from grpcperf.experiments.readings import microseconds, pause_mean_us, require_running
@@ -20,6 +20,7 @@ from grpcperf.figures import from_zero
 from grpcperf.hold import hold
 from grpcperf.load import load
 from grpcperf.memory import memory_at_rest
+from grpcperf.plot import lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -117,7 +118,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
-    lines(report, ax, "calls", column)
+    lines(ax, report.rows, "calls", column, by="server")
     ax.set_xlabel("parked calls")
     from_zero(ax, label)
 

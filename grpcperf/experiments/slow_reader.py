@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf import units
 from grpcperf.experiments.clients import LONG_S, await_running, command, kill, stop
-from grpcperf.experiments.drawing import has, lines
+from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row, ServerKind
 from grpcperf.experiments.readings import Readings, at_rest, await_idle, keep_heap, require_running
 from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero
 from grpcperf.hold import hold
+from grpcperf.plot import lines
 from grpcperf.result import Finding
 from grpcperf.targets import Measurable, Process
 
@@ -130,8 +131,7 @@ def figures(report: Report) -> list[Figure]:
 
 def _draw(report: Report, ax: Axes) -> None:
     most = max(row["streams"] for row in report.rows)
-    lines(report, ax, "message_bytes", "kib_per_stream", rows=report.select(streams=most))
-    ax.set_xscale("log")
+    lines(ax, report.select(streams=most), "message_bytes", "kib_per_stream", by="server")
     ax.set_xlabel("message (bytes)")
     from_zero(ax, "KiB per stream")
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grpcperf.experiments.drawing import has, lines
+from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.readings import KIB
 from grpcperf.experiments.report import Report
 from grpcperf.findings import finding
 from grpcperf.hold import hold
 from grpcperf.leaks import WARM_CYCLES, LeakReport, find_leaks
+from grpcperf.plot import lines
 from grpcperf.stats import Line, common_slope
 from grpcperf.targets import Measurable
 
@@ -111,7 +112,7 @@ def figures(report: Report) -> list[Figure]:
 
 
 def _draw(report: Report, ax: Axes) -> None:
-    lines(report, ax, "leaked_per_cycle", "streams_per_cycle")
+    lines(ax, report.rows, "leaked_per_cycle", "streams_per_cycle", by="server")
     ax.set_xlabel("forgotten per cycle")
     ax.set_ylabel("streams gained per cycle")
 
