@@ -150,7 +150,7 @@ def from_zero(ax: Axes, label: str) -> None:
     if 0 < top < float("inf"):  # else nothing was drawn
         ax.set_ylim(0, top * 1.08)
     ax.set_ylabel(label)
-    ax.grid(axis="y")
+    ax.grid(True, axis="y")
     ax.yaxis.set_major_formatter(plain_digits())
     ax.spines["left"].set_visible(False)
 
@@ -170,7 +170,7 @@ def logarithmic(ax: Axes, label: str) -> None:
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(plain_digits())
     ax.set_ylabel(label)
-    ax.grid(axis="y")
+    ax.grid(True, axis="y")
     ax.spines["left"].set_visible(False)
 
 

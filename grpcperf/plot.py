@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import figures
@@ -291,8 +292,14 @@ def _scale_x(axes: Axes, places: Mapping[Any, int], values: Iterable[Any]) -> No
     distinct = sorted(set(values))
     if len(distinct) > 2 and distinct[0] > 0 and distinct[-1] / distinct[0] >= 8:
         figures.steps_axis(axes, distinct, "")
-    elif len(distinct) <= MOST_TICKS and all(value == int(value) for value in distinct):
-        axes.set_xticks(distinct, [f"{value:,}" for value in distinct])
+    elif len(distinct) <= MOST_TICKS and all(value == int(value) for value in distinct) and _apart(distinct):
+        axes.set_xticks(distinct, [f"{int(value):,}" for value in distinct])
+
+
+def _apart(values: Sequence[float]) -> bool:
+    """Whether there is room for the digits of each, on a linear axis."""
+    gaps = [after - before for before, after in pairwise(values)]
+    return not gaps or min(gaps) >= sum(gaps) / 20
 
 
 def _from_zero(axes: Axes) -> None:

@@ -118,6 +118,7 @@ def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
     lines(ax, report.rows, "calls", column, by="client")
     ax.set_xlabel("calls in flight")
     values = known(row[column] for row in report.rows)
+    ax.autoscale(axis="y")  # not from 0, which a logarithmic axis has not
     (logarithmic if min(values) > 0 else from_zero)(ax, label)
 
 
