@@ -46,7 +46,12 @@ def versions(version: str = DEFAULT_VERSION) -> str:
     return go_build.versions(version, go_build.CLIENT)
 
 
-def load(
+def load(target: Measurable | str, **arguments: Any) -> dict[str, Any]:
+    """The row of measured(), with the same arguments."""
+    return measured(target, **arguments)[0]
+
+
+def measured(
     target: Measurable | str,
     *,
     workers: int = 64,
@@ -61,10 +66,11 @@ def load(
     pick: str = "round_robin",
     retries: bool = True,
     version: str = DEFAULT_VERSION,
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Result]:
     """Put a closed loop of unary calls on a target by grpc-go's client, and return what was measured as a row
     with the keys of Result.row(), `transport` being "grpc-go", with `client_cpu_s`, `context_switches` (both
-    of its process, in the measured window), `retries` and `versions` beside them.
+    of its process, in the measured window), `retries` and `versions` beside them; and as a Result, whose
+    findings tell whether it counts.
 
     `workers` callers share `connections`; `pick` says how one of these is found for a call: "round_robin" by
     a counter without a lock, "locked" under a mutex, "least_loaded" by looking at how many calls each has.
@@ -99,7 +105,8 @@ def load(
     peer = probe(target)
     told = _run(str(executable), request(target, spec, peer, retries=retries))
     settings = {**peer.settings, "tls": target.tls is not None}
-    return _row(told, _result(spec, told, settings), retries)
+    result = _result(spec, told, settings)
+    return _row(told, result, retries), result
 
 
 def request(target: Measurable, spec: Load, peer: Peer, *, retries: bool = True) -> str:

@@ -1,5 +1,6 @@
 """The experiments about clients, in very small sizes: their rows, and shapes by ratio or count."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -101,6 +102,44 @@ def test_clients_side_by_side() -> None:
     assert alone["client_cpu_us_per_call"] > 1.5 * many["client_cpu_us_per_call"]  # a wake-up for each call
     for client in cost:
         assert f"{client}: one connection does" in report.verdict
+
+
+def test_costs_are_compared_in_pairs_and_with_their_interval() -> None:
+    """Rows come in any order, one without its counterpart; 1.2 times is not told as nothing, nor noise as a
+    difference."""
+    report = experiments.find("client-pool")(
+        progress=False, clients=["wire"], points=["1x1"], calls=[50], retries=[False]
+    )
+    usual = {**report.rows[0], "client": "core", "connections": 1, "pick": "round_robin"}
+
+    def rows(*costs: tuple[int, bool, float]) -> tuple[dict[str, Any], ...]:
+        return tuple(
+            {**usual, "workers": workers, "retries": on, "client_cpu_us_per_call": cost}
+            for workers, on, cost in costs
+        )
+
+    dearer = rows((9, True, 5), (1, True, 12.1), (2, False, 20), (2, True, 24), (1, False, 10), (3, False, 7))
+    assert "retries take 1.20 times the CPU per call (1." in replace(report, rows=dearer).verdict
+    alike = rows((1, True, 12), (1, False, 10), (2, True, 8), (2, False, 10))
+    assert "(no difference that 2 pairs can tell)" in replace(report, rows=alike).verdict
+    once = rows((1, True, 12), (1, False, 10))
+    assert "retries take 1.20 times the CPU per call (measured once)" in replace(report, rows=once).verdict
+
+
+def test_a_go_client_whose_calls_all_fail_makes_it_invalid() -> None:
+    def refusing() -> gp.Server:
+        return gp.Server(behaviour={"status": 8})
+
+    report = experiments.find("client-pool")(
+        progress=False, servers=[refusing], clients=["grpc-go"], points=["1x2"], retries=[False], calls=[40]
+    )
+    assert not report.valid
+    assert [one.code for one in report.findings if one.severity == "invalid"] == ["all_failed"]
+
+
+def test_a_call_cannot_be_held_against_itself() -> None:
+    with pytest.raises(gp.InvalidRequest, match="calls"):
+        experiments.find("client-side")(progress=False, clients=["wire"], calls=[1], duration=0.1)
 
 
 def test_without_go_its_client_is_skipped_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ that each send takes so that calls can be sent again: so retries are measured on
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import resource
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grpcperf import goclient, machine
-from grpcperf.errors import EngineError, InvalidRequest
+from grpcperf.errors import InvalidRequest
+from grpcperf.experiments.clients import CLIENT_IS_MEASURED
 from grpcperf.experiments.curves import times
 from grpcperf.experiments.drawing import over_names
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
@@ -23,6 +25,7 @@ from grpcperf.experiments.report import Report
 from grpcperf.figures import from_zero
 from grpcperf.load import load
 from grpcperf.spec import PICKS, TRANSPORTS
+from grpcperf.stats import paired_ratio
 from grpcperf.targets import Measurable
 from grpcperf.targets.go import DEFAULT_VERSION
 from grpcperf.units import count as whole
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WARM_UP = 1000  # calls
+ALIKE = ("server", "connections", "workers", "pick", "retries", "calls")  # what a pair of a client's rows is
 BETTER = 1.1  # times as much: less may be the machine's doing
 
 
@@ -58,17 +62,26 @@ def measure(
     repeats: int,
 ) -> Iterator[Row]:
     """Each client at each point ("50x250": 250 workers share 50 connections). Retries are varied with one
-    connection, picks at the last point, and elsewhere both are the first of their list."""
+    connection, picks at the last point, and elsewhere both are the first of their list. What is varied at a
+    point is measured in turn from either end, so that neither always comes first."""
     arms = _arms(list(_had_here(kit, clients)), [_point(text) for text in points], picks, retries)
     for server in kit.servers(servers):
         with server.start() as target:
             for arm in {arm.client: arm for arm in reversed(arms)}.values():
                 _one(kit, target, arm, WARM_UP)  # what a process does once is not measured
-            for number in calls:
-                for arm in arms:
-                    kit.say(**vars(arm), calls=number)
-                    row = kit.repeat(repeats, lambda: _one(kit, target, arm, number))  # noqa: B023
-                    yield {"server": server.name, **vars(arm), "calls": number, **row}
+            for turn, number in enumerate(calls):
+                for at, (_, alike) in enumerate(itertools.groupby(arms, key=_place)):
+                    group = list(alike)
+                    rows: dict[Arm, Row] = {}
+                    for arm in group if (turn + at) % 2 == 0 else reversed(group):
+                        kit.say(**vars(arm), calls=number)
+                        rows[arm] = kit.repeat(repeats, lambda: _one(kit, target, arm, number))  # noqa: B023
+                    for arm in group:
+                        yield {"server": server.name, **vars(arm), "calls": number, **rows[arm]}
+
+
+def _place(arm: Arm) -> tuple[str, int, int]:
+    return arm.client, arm.connections, arm.workers
 
 
 def _had_here(kit: Kit, clients: Sequence[str]) -> Iterator[str]:
@@ -76,12 +89,7 @@ def _had_here(kit: Kit, clients: Sequence[str]) -> Iterator[str]:
         if client.partition("@")[0] != goclient.NAME:
             yield one_of(client, "client", (*TRANSPORTS, goclient.NAME))
             continue
-        try:
-            goclient.build(_version(client))
-            kit.versions[client] = goclient.versions(_version(client))
-        except EngineError as error:
-            kit.skip(f"client {client}", str(error))
-        else:
+        if kit.has_go_client(client, _version(client)):
             yield client
 
 
@@ -116,7 +124,7 @@ def _one(kit: Kit, target: Measurable, arm: Arm, calls: int) -> Row:
     before = _ticks()
     how = {"connections": arm.connections, "calls": calls, "warmup": 0, "pick": arm.pick}
     by_go = arm.client.partition("@")[0] == goclient.NAME
-    row = _by_go(target, arm, how) if by_go else _by_engine(kit, target, arm, how)
+    row = _by_go(kit, target, arm, how) if by_go else _by_engine(kit, target, arm, how)
     after = _ticks()
     total = sum(after) - sum(before)
     cpu, window = row["client_cpu_s"], row["window_s"]
@@ -130,9 +138,15 @@ def _one(kit: Kit, target: Measurable, arm: Arm, calls: int) -> Row:
     }
 
 
-def _by_go(target: Measurable, arm: Arm, how: Mapping[str, Any]) -> Row:
-    version = _version(arm.client)
-    return goclient.load(target, workers=arm.workers, retries=bool(arm.retries), version=version, **how)
+def _by_go(kit: Kit, target: Measurable, arm: Arm, how: Mapping[str, Any]) -> Row:
+    version, retries = _version(arm.client), bool(arm.retries)
+    row, result = goclient.measured(target, workers=arm.workers, retries=retries, version=version, **how)
+    kit.note(result, _where(arm), ignore=CLIENT_IS_MEASURED)
+    return row
+
+
+def _where(arm: Arm) -> str:
+    return f"{arm.client}, {arm.workers} workers on {arm.connections}"
 
 
 def _by_engine(kit: Kit, target: Measurable, arm: Arm, how: Mapping[str, Any]) -> Row:
@@ -150,9 +164,7 @@ def _by_engine(kit: Kit, target: Measurable, arm: Arm, how: Mapping[str, Any]) -
         **how,
     )
     switches = _switches() - before
-    for finding in result.findings:
-        if finding.code != "client_cpu_saturated":  # where the client is measured, that is the answer
-            kit.note(finding, f"{arm.client}, {arm.workers} workers on {arm.connections}")
+    kit.note(result, _where(arm), ignore=CLIENT_IS_MEASURED)
     return {**result.row(), "client_cpu_s": result.client_cpu_s, "context_switches": switches}
 
 
@@ -190,8 +202,9 @@ def verdict(report: Report) -> str:
             parts.append(f"{client}: {', '.join(told)}")
     if factors:
         better = sum(factor > BETTER for factor in factors)
+        cpus = report.environment.get("cpus_allowed")
         parts.append(
-            f"on {len(os.sched_getaffinity(0))} CPUs, which the server shares, a pool does better than one "
+            f"on {cpus} CPUs, which the server shares, a pool does better than one "
             f"connection at its best for {better} of {len(factors)} clients"
         )
     return f"{'; '.join(parts) or 'no call was answered'}."
@@ -224,31 +237,39 @@ def _of_pools(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _of_retries(report: Report, client: str) -> Iterator[str]:
-    ratios = []
-    for row in report.select(client=client, connections=1, retries=True):
-        same = {name: row[name] for name in ("server", "workers", "pick", "calls")}
-        ratios += _ratios([row], report.select(client=client, connections=1, retries=False, **same))
-    if ratios:
-        yield f"retries take {times(sum(ratios) / len(ratios))} times the CPU per call"
+    single = report.select(client=client, connections=1)
+    for ratio, how_sure in _cost(single, "retries", True, False):
+        yield f"retries take {ratio} times the CPU per call ({how_sure})"
 
 
 def _of_picks(report: Report, client: str) -> Iterator[str]:
-    rows = report.select(client=client)
-    rows = [row for row in rows if row["connections"] > 1 and row["workers"] == rows[-1]["workers"]]
-    usual = [row for row in rows if row["pick"] == "round_robin"]
+    pools = [row for row in report.select(client=client) if row["connections"] > 1]
     for pick, words in (("locked", "a locked pool"), ("least_loaded", "the least loaded")):
-        ratios = _ratios([row for row in rows if row["pick"] == pick], usual)
-        if ratios:
-            yield f"{words} {times(sum(ratios) / len(ratios))} times that of a pool in turn"
+        for ratio, how_sure in _cost(pools, "pick", pick, "round_robin"):
+            yield f"{words} {ratio} times that of a pool in turn ({how_sure})"
 
 
-def _ratios(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> list[float]:
-    """Of CPU per call, of each with its counterpart, where both are known."""
-    cpus = [
-        (one["client_cpu_us_per_call"], other["client_cpu_us_per_call"])
-        for one, other in zip(rows, others, strict=False)
-    ]
-    return [one / other for one, other in cpus if one and other]
+def _cost(
+    rows: Sequence[Mapping[str, Any]], column: str, value: Any, other: Any
+) -> Iterator[tuple[str, str]]:
+    """How many times the CPU per call `value` takes of what `other` does, in pairs of rows that are alike but
+    for that column, and how sure that is."""
+    pairs: dict[tuple[Any, ...], dict[Any, float]] = {}
+    for row in rows:
+        if row["client_cpu_us_per_call"]:
+            alike = tuple(row[name] for name in ALIKE if name != column)
+            pairs.setdefault(alike, {})[row[column]] = row["client_cpu_us_per_call"]
+    both = [pair for pair in pairs.values() if value in pair and other in pair]
+    if not both:
+        return
+    found = paired_ratio([pair[other] for pair in both], [pair[value] for pair in both])
+    if found is None:
+        yield times(both[0][value] / both[0][other]), "measured once"
+        return
+    ratio, bounds = found
+    same = bounds.low <= 1 <= bounds.high
+    none = f"no difference that {len(both)} pairs can tell"
+    yield times(ratio), none if same else f"{times(bounds.low)} to {times(bounds.high)}"
 
 
 def figures(report: Report) -> list[Figure]:

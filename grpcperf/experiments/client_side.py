@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from grpcperf import goclient
-from grpcperf.errors import EngineError
-from grpcperf.experiments.clients import await_running, go_holding, holding
+from grpcperf import goclient, units
+from grpcperf.experiments.clients import CLIENT_IS_MEASURED, await_running, go_holding, holding
 from grpcperf.experiments.drawing import has
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.readings import at_rest, kib_each, known, require_running
@@ -22,7 +21,7 @@ from grpcperf.memstats import MemStats
 from grpcperf.plot import lines
 from grpcperf.spec import TRANSPORTS
 from grpcperf.targets import Measurable, Server
-from grpcperf.units import one_of
+from grpcperf.targets.go import DEFAULT_VERSION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,27 +30,22 @@ if TYPE_CHECKING:
 def measure(
     kit: Kit, *, clients: Sequence[str], calls: Sequence[int], duration: float, repeats: int
 ) -> Iterator[Row]:
-    """Memory: a client that holds so many calls against one that holds one. CPU: a load with so many in
-    flight. The server is a native one."""
-    wanted = [one_of(client, "client", (*TRANSPORTS, goclient.NAME)) for client in clients]
+    """Memory: a client that holds so many calls against one that holds one, so two at least. CPU: a load with
+    so many in flight. The server is a native one."""
+    wanted = [units.one_of(client, "client", (*TRANSPORTS, goclient.NAME)) for client in clients]
+    many = [units.count(count, "calls", low=2) for count in calls]
     with Server() as target:
         for client in wanted:
-            if client == goclient.NAME:
-                try:
-                    goclient.build()
-                    kit.versions[client] = goclient.versions()
-                except EngineError as error:
-                    kit.skip(client, str(error))
-                    continue
-            kit.say(client=client, calls=1)
-            bare = _held(kit, target, client, 1)
-            for count in calls:
+            if client == goclient.NAME and not kit.has_go_client(client, DEFAULT_VERSION):
+                continue
+            for count in many:
                 kit.say(client=client, calls=count)
-                row = kit.repeat(repeats, lambda: _one(kit, target, client, bare, count, duration))  # noqa: B023
+                row = kit.repeat(repeats, lambda: _one(kit, target, client, count, duration))  # noqa: B023
                 yield {"client": client, "calls": count, **row}
 
 
-def _one(kit: Kit, target: Measurable, client: str, bare: MemStats, calls: int, duration: float) -> Row:
+def _one(kit: Kit, target: Measurable, client: str, calls: int, duration: float) -> Row:
+    bare = _held(kit, target, client, 1)
     many = _held(kit, target, client, calls)
     return {
         "kib_per_call": kib_each(bare, many, calls - 1, "rss_anon"),
@@ -77,11 +71,10 @@ def _cpu_us(kit: Kit, target: Measurable, client: str, calls: int, duration: flo
     """CPU of the client for each call, with so many in flight."""
     warmup = duration / 3
     if client == goclient.NAME:
-        row = goclient.load(target, workers=calls, duration=duration, warmup=warmup)
-        cpu_us: float | None = row["client_cpu_us_per_call"]
-        return cpu_us
-    result = load(target, transport=client, concurrency=calls, duration=duration, warmup=warmup)
-    kit.note(result, f"{client}, {calls:,} calls")
+        _, result = goclient.measured(target, workers=calls, duration=duration, warmup=warmup)
+    else:
+        result = load(target, transport=client, concurrency=calls, duration=duration, warmup=warmup)
+    kit.note(result, f"{client}, {calls:,} calls", ignore=CLIENT_IS_MEASURED)
     return result.client_cpu_us_per_call
 
 

@@ -20,6 +20,7 @@ from grpcperf.targets.allocations import Counting
 
 LOOK_S = 0.005
 OPEN_S = 30.0  # for a client to start, connect and have its calls running
+CLIENT_IS_MEASURED = ("client_cpu_saturated",)  # findings that are then the answer: for Kit.note to ignore
 LONG_S = "600s"  # a client that is to stay until it is ended
 
 

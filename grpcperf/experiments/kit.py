@@ -100,6 +100,19 @@ class Kit:
                 continue
             yield one
 
+    def has_go_client(self, name: str, version: str) -> bool:
+        """Whether the client of that version of grpc-go can be had here; else it is skipped by name, with the
+        reason."""
+        from grpcperf import goclient
+
+        try:
+            goclient.build(version)
+            self.versions[name] = goclient.versions(version)
+        except EngineError as error:
+            self.skip(f"client {name}", str(error))
+            return False
+        return True
+
     def skip(self, name: str, reason: str) -> None:
         """A part that cannot be measured here: the rest goes on, the report shows the gap."""
         self.skipped[name] = reason
