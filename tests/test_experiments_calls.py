@@ -121,7 +121,7 @@ def test_a_client_that_cannot_be_built_is_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("grpcperf.goclient.build", missing)
     report = find("client-side")(progress=False, clients=["grpc-go"])
     assert (report.rows, dict(report.skipped)) == ((), {"client grpc-go": "no Go here"})
-    assert report.verdict == "Nothing was measured. Left out: grpc-go: no Go here."
+    assert report.verdict == "Nothing was measured. Left out: client grpc-go: no Go here."
 
 
 @pytest.mark.parametrize(
