@@ -165,7 +165,7 @@ EXPERIMENT = Experiment(
         "repeats": 1,
     },
     full={
-        "servers": ["native", "native:thread", "grpc-go@1.46.2", "grpc-go"],
+        "servers": ["native", "grpc-go@1.46.2", "grpc-go"],
         "strategies": list(STRATEGIES),
         "hops": 4,
         "hop_ms": 50.0,

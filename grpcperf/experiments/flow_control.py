@@ -199,7 +199,7 @@ EXPERIMENT = Experiment(
         "servers": ["native", "grpc-go"],
         "windows": ["64KiB", "256KiB", "1MiB", "4MiB", "16MiB"],
         "rtts": ["0s", "4ms", "20ms", "80ms"],
-        "duration": 2.0,
+        "duration": 1.5,
         "repeats": 3,
     },
     source="window / RTT: 64 KiB over 20 ms carries 3.1 MiB/s, 1 MiB 50, 4 MiB 200",

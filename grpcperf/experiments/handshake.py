@@ -281,7 +281,7 @@ EXPERIMENT = Experiment(
         "repeats": 1,
     },
     full={
-        "servers": ["native", "grpc-go@1.46.2", "grpc-go"],
+        "servers": ["native", "grpc-go"],
         "keys": list(KEYS),
         "delays": ["0s", "5ms"],
         "count": 100,

@@ -182,7 +182,7 @@ EXPERIMENT = Experiment(
         "repeats": 1,
     },
     full={
-        "servers": ["native", "grpc-go@1.46.2", "grpc-go"],
+        "servers": ["native", "grpc-go"],
         "limits": list(LIMITS),
         "offered": [0.5, 1.0, 1.25, 1.5, 2.0, 3.0],
         "threads": 16,

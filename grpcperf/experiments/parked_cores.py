@@ -171,7 +171,7 @@ EXPERIMENT = Experiment(
         "repeats": 1,
     },
     full={
-        "servers": ["native", "grpc-go@1.46.2", "grpc-go"],
+        "servers": ["native", "grpc-go"],
         "threads": [1, 2, 4, 8],
         "calls": 10_000,
         "wait_s": 4.0,

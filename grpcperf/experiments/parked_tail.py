@@ -147,7 +147,7 @@ EXPERIMENT = Experiment(
         "rate": 2000.0,
         "duration": 3.0,
         "pinned": True,
-        "repeats": 5,
+        "repeats": 3,
     },
     source="left open by the article",
 )
