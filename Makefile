@@ -37,7 +37,7 @@ test-py: install ## the Python tests, against the installed package
 	$(BIN)/pytest -q -n $(WORKERS) --dist loadfile --reruns 1
 
 lint: $(BIN)/.dev ## ruff, mypy, clang-format
-	$(BIN)/ruff check grpcperf grpcperf_command.py tests
+	$(BIN)/ruff check grpcperf grpcperf_command.py tests tools
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files 'csrc/*.[ch]' 'csrc/*.cc' 'tests/*.[ch]')
 
@@ -58,7 +58,7 @@ fuzz: $(BIN)/.dev ## a minute of libFuzzer on the wire room, from the kept corpu
 	@bash tools/fuzz.sh $(or $(FUZZ_SECONDS),60)
 
 format: $(BIN)/.dev ## rewrite sources in the project's format
-	$(BIN)/ruff check --fix-only -q grpcperf grpcperf_command.py tests
+	$(BIN)/ruff check --fix-only -q grpcperf grpcperf_command.py tests tools
 	$(BIN)/clang-format -i $$(git ls-files 'csrc/*.[ch]' 'csrc/*.cc' 'tests/*.[ch]')
 
 deps: ## install the system's packages that are missing (apt, as root or with sudo)

@@ -79,7 +79,7 @@ def _read(words: Sequence[str]) -> _Asked:
 
 def _help(words: Sequence[str]) -> int:
     """Of the command, of `run`, or of the experiment that is named."""
-    from grpcperf.experiments import find
+    from grpcperf.experiments import NAMES, find
 
     plain = [word for word in words if not word.startswith("-")]
     if plain[:1] != ["run"]:
@@ -91,7 +91,8 @@ def _help(words: Sequence[str]) -> int:
         parser.description = "Measure, and tell what was found: a table and a verdict for each experiment."
         parser.epilog = "The experiments, of which `run NAME --help` tells more:\n" + _named_questions()
     else:
-        one = find(plain[1])
+        # A parameter's value may stand before the name.
+        one = find(next((word for word in plain[1:] if word.replace("_", "-") in NAMES), plain[1]))
         parser = _parser(f"run {one.name} {_RUN_USAGE}")
         published = f"\n\nPublished: {one.source}." if one.source else ""
         parser.description = f"{one.question}{published}"

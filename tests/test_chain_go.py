@@ -71,7 +71,9 @@ def test_the_deadline_that_is_left_goes_on(version: str, within: Any) -> None:
         assert within(1, lambda: hops[0].counters().running + hops[1].counters().running == 0)
         assert hops[2].counters().running == 1
         assert within(2, lambda: hops[2].counters().running == 0)
-        assert [hop.counters().deadline_exceeded for hop in hops] == [1, 1, 1]
+        # At the end it may be the cancellation from the hop before that is seen first.
+        ended = [hop.counters() for hop in hops]
+        assert [one.deadline_exceeded + one.cancelled for one in ended] == [1, 1, 1]
         over = [hop.counters().work_after_cancel_us / 1e6 for hop in hops]
         assert max(over[:2]) < 0.3
         assert 0.4 < over[2] < 0.95  # 150 + 150 + 1000 - 600 ms
@@ -81,14 +83,14 @@ def test_the_deadline_that_is_left_goes_on(version: str, within: Any) -> None:
 @pytest.mark.parametrize("kind", ["native", NEW, OLD])
 def test_a_hop_whose_deadline_has_passed_calls_no_further(kind: str, observes: int, within: Any) -> None:
     """Whether it goes on after it or not, on every kind of server."""
-    delay = {"delay-us": 300_000, "observe-cancel": observes}
+    delay = {"delay-us": 600_000, "observe-cancel": observes}
     with chain([kind] * 3, [delay, delay, {}]) as hops:
-        result = gp.load(hops[0], calls=20, concurrency=20, warmup=0, deadline=0.4)
+        result = gp.load(hops[0], calls=20, concurrency=20, warmup=0, deadline=0.9)
         assert result.status == {"DEADLINE_EXCEEDED": 20}
-        assert all(within(2, lambda hop=hop: hop.counters().running == 0) for hop in hops)
+        assert all(within(3, lambda hop=hop: hop.counters().running == 0) for hop in hops)
         assert [hop.counters().started for hop in hops] == [20, 20, 0]
-        late = hops[1].counters().work_after_cancel_us / 20 / 1e6  # 200 ms for who does not look
-        assert late > 0.1 if observes == 0 else late < 0.1
+        late = hops[1].counters().work_after_cancel_us / 20 / 1e6  # 300 ms for who does not look
+        assert late > 0.2 if observes == 0 else late < 0.2
 
 
 @pytest.mark.parametrize("version", [NEW, OLD])

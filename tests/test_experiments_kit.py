@@ -18,6 +18,8 @@ from grpcperf.experiments.kit import Kit, server_kind
 from grpcperf.progress import SweepProgress
 from grpcperf.result import Finding
 
+RECORDED = Path(__file__).parent / "data" / "reports.jsonl"  # of quick runs; the first is in-flight-cost
+
 
 def made(measure: Any, **more: Any) -> Experiment:
     return Experiment(
@@ -55,6 +57,7 @@ def test_sizes_and_parameters() -> None:
             made(rows_of)(**wrong)
 
 
+@pytest.mark.timeout(400)  # it may have to build both
 def test_a_report_names_the_versions_of_what_was_built_for_it() -> None:
     def measure(kit: Kit, *, n: int, servers: Any) -> Any:
         yield from ({"server": one.name, "y": 1.0} for one in kit.servers(servers))
@@ -169,8 +172,8 @@ def test_reports_are_kept_in_a_file(tmp_path: Path) -> None:
     report.save(path)
     replace(report, seconds=9.0).save(path)
     assert Report.load_all(path) == {"in-flight-cost": replace(report, seconds=9.0)}
-    for damaged in ("{}\n", "notes", "\udcff".encode(errors="surrogateescape").decode("latin-1")):
-        path.write_text(damaged)
+    for damaged in (b"{}\n", b"notes", b"\xff\n"):
+        path.write_bytes(damaged)
         with pytest.raises(gp.InvalidRequest, match="line 1"):
             Report.load_all(path)
 
@@ -246,7 +249,7 @@ def test_a_page_tells_when_and_where_each_was_measured() -> None:
 # --- the page of results
 
 
-def test_the_page_of_results_is_of_full_runs(tmp_path: Path) -> None:
+def test_the_page_of_results_is_of_full_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path(__file__).parent.parent / "tools" / "results.py"
     tool: Any = module_from_spec(spec := spec_from_file_location("results", path))
     spec.loader.exec_module(tool)
@@ -261,6 +264,16 @@ def test_the_page_of_results_is_of_full_runs(tmp_path: Path) -> None:
     assert tool.left_out([one]) == [name for name in experiments.NAMES if name != "in-flight-cost"]
     assert tool.questions([one]) == f"1 of the {len(experiments.NAMES)} questions"
     assert tool.not_of_full(one) == "calls [3]"
+    monkeypatch.chdir(tmp_path)
+    recorded = next(iter(Report.load_all(RECORDED).values()))  # with figures
+    replace(recorded, size="full", name="in-flight-cost").save(kept)
+    tool.main(str(kept))
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert page.count("\n## ") == 1
+    assert f"<summary>{len(recorded.rows)} rows" in page
+    assert "(results/in-flight-cost.png)" in page
+    assert (tmp_path / "results" / "in-flight-cost.png").read_bytes().startswith(b"\x89PNG")
+    assert Report.load_all(tmp_path / "results" / "reports.jsonl")["in-flight-cost"].rows == recorded.rows
     for wrong, told in (({"size": "quick"}, "quick size"), ({"skipped": {"the rest": "died"}}, "cut short")):
         replace(full, **wrong).save(kept)
         with pytest.raises(gp.InvalidRequest, match=told):

@@ -90,7 +90,7 @@ def test_who_notices_vanished_peers() -> None:
         settings={"off": {}, "asks": {"time": "1s", "timeout": "300ms"}},
         connections=10,
         observe="2s",
-        idle_timeout="1700ms",
+        idle_timeout="2500ms",
     )
     assert len(report.rows) == 10
     for server in ("native", "grpc-go"):
@@ -125,7 +125,7 @@ def test_a_cut_is_noticed_although_other_servers_start_for_long(monkeypatch: pyt
     def slowly(*arguments: Any) -> Any:
         arm = start(*arguments)
         if arm.cause == "idle_cut":
-            time.sleep(1.5)
+            time.sleep(3)
         return arm
 
     monkeypatch.setattr(_Arm, "start", slowly)
@@ -135,7 +135,7 @@ def test_a_cut_is_noticed_although_other_servers_start_for_long(monkeypatch: pyt
         servers=["native"],
         settings={"TCP": asks},
         connections=4,
-        observe="1s",
+        observe="2500ms",
         idle_timeout="300ms",
     )
     (cut,) = report.select(cause="idle_cut")
@@ -207,3 +207,11 @@ def test_a_server_of_ones_own_has_the_security_it_has() -> None:
     assert {(row["server"], row["transport_security"]) for row in report.rows} == {
         *(("secured", "tls12"), ("secured", "tls13")),
     }
+
+
+def test_a_plaintext_server_of_ones_own_has_nothing_to_resume() -> None:
+    def plain() -> Server:
+        return Server()
+
+    report = report_of("handshake", servers=[plain], count=2)
+    assert [(row["transport_security"], row["key"]) for row in report.rows] == [("plaintext", None)]

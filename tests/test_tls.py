@@ -267,6 +267,7 @@ def test_client_certificates(transport):
             gp.load(gp.Target(server.address, tls=shown), transport=transport, **QUICK)
 
 
+@pytest.mark.timeout(400)  # it may have to build one
 @pytest.mark.parametrize("serve", [gp.Server, gp.GoServer])
 def test_a_server_may_have_an_rsa_key(serve):
     made = gp.TLS.self_signed(mutual=True, key="rsa2048")

@@ -21,4 +21,5 @@ def requirements(project: dict, extra: str) -> list[str]:
 if __name__ == "__main__":
     settings = tomllib.loads(Path("pyproject.toml").read_text())
     project = settings["project"]
-    print(*settings["build-system"]["requires"], *project["dependencies"], *requirements(project, sys.argv[1]), sep="\n")
+    always = [*settings["build-system"]["requires"], *project["dependencies"]]
+    print(*always, *requirements(project, sys.argv[1]), sep="\n")

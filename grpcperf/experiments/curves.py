@@ -9,7 +9,7 @@ from typing import Any
 
 from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.kit import Kit, Row, ServerKind
-from grpcperf.experiments.places import places
+from grpcperf.experiments.places import can_pin, places
 from grpcperf.load import load
 from grpcperf.result import Result
 from grpcperf.targets import Link, Measurable
@@ -70,7 +70,8 @@ def under(
 
 
 def told(conditions: Mapping[str, Any]) -> Row:
-    """The conditions that are not the usual ones, as columns."""
+    """The conditions that are not the usual ones, as columns; not what one CPU alone makes impossible."""
+    conditions = {**conditions, "pinned": conditions["pinned"] and can_pin()}
     return {name: value for name, value in conditions.items() if value != CONDITIONS[name]}
 
 

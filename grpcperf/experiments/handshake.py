@@ -245,16 +245,17 @@ def _draw(ax: Axes, rows: Sequence[Mapping[str, Any]], metric: str, label: str) 
                 ax.hlines(middle, row[f"{metric}_low"], row[f"{metric}_high"], color=muted(), linewidth=1)
     ax.set_yticks([place + height / 2 for place in range(len(places))], places, fontsize="small")
     ax.invert_yaxis()
-    ax.set_xlim(0, ax.dataLim.x1 * 1.35)  # room for the legend
     ax.locator_params(axis="x", nbins=6)
     ax.set_xlabel(label)
     if rows:
+        ax.set_xlim(0, ax.dataLim.x1 * 1.35)  # room for the legend
         ax.legend(loc="center right", fontsize="small")
 
 
 def _name(row: Mapping[str, Any]) -> str:
     version = VERSIONS.get(row["transport_security"])
-    return ", ".join(filter(None, [row["server"], f"TLS {version}" if version else "plaintext", row["key"]]))
+    security = f"TLS {version}" if version else "plaintext"
+    return ", ".join(filter(None, [row["server"], security, row["key"]]))
 
 
 def _kind(row: Mapping[str, Any]) -> str:

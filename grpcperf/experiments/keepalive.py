@@ -38,7 +38,7 @@ LOOK_S = 0.02  # between two looks at the servers' sockets, at least
 LOOKS = 5000  # in all, at most: each reads every descriptor of every server
 MEMORY_LOOK_S = 0.2  # a collection each in Go
 BACK = 0.35  # memory is back when no more than this part of what the connections took is left
-NEWS_S = 0.5  # for a cancellation to reach a server's handlers
+NEWS_S = 1.5  # within which a cancellation reaches a server's handlers, if it does
 PING_TIMEOUT_S = 20.0  # gRPC's, where a keepalive leaves it out
 HASTY = Keepalive(time="20ms", permit_without_calls=True)  # of a client
 
@@ -227,8 +227,9 @@ def _call_off(arms: Sequence[_Arm]) -> None:
     unnoticed = [arm for arm in arms if arm.cause == "idle_cut" and arm.noticed_s is None]
     for arm in unnoticed:
         arm.held.cancel()
-    if unnoticed:
-        time.sleep(NEWS_S)
+    end_s = time.monotonic() + NEWS_S
+    while time.monotonic() < end_s and any(arm.was_cut() for arm in unnoticed):
+        time.sleep(LOOK_S)
 
 
 def _sockets(target: Measurable) -> int:

@@ -15,10 +15,14 @@ class Places(NamedTuple):
     client: list[int] | None = None
 
 
+def can_pin() -> bool:
+    return len(os.sched_getaffinity(0)) > 1
+
+
 def places(kit: Kit, *, pinned: bool) -> Places:
     """Pinned: the first CPU is the client's and all others are the server's, so that an open loop is on time
     however busy the server is. Where there is one CPU only that is left out by name."""
     cpus = sorted(os.sched_getaffinity(0))
-    if pinned and len(cpus) < 2:
+    if pinned and not can_pin():
         kit.skip("pinned", "there is one CPU only")
-    return Places(cpus[1:], cpus[:1]) if pinned and len(cpus) > 1 else Places()
+    return Places(cpus[1:], cpus[:1]) if pinned and can_pin() else Places()
