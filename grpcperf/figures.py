@@ -143,6 +143,16 @@ def steps_axis(ax: Axes, values: Sequence[int], label: str) -> None:
     ax.set_xlabel(label)
 
 
+def logarithmic_x(ax: Axes) -> None:
+    """A logarithmic x axis in plain digits, for many numbers that are far apart."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(plain_digits())
+
+
 def from_zero(ax: Axes, label: str) -> None:
     """A y axis that begins at 0, so that heights can be compared, with its unit in `label` and lines to read
     it by."""

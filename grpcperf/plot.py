@@ -282,7 +282,8 @@ def _places(values: Iterable[Any]) -> dict[Any, int]:
 
 
 def _scale_x(axes: Axes, places: Mapping[Any, int], values: Iterable[Any]) -> None:
-    """Names as they come; numbers that grow by factors on a logarithmic axis with a tick at each."""
+    """Names as they come; numbers that grow by factors on a logarithmic axis, with a tick at each where there
+    is room."""
     if places:
         axes.set_xticks(list(places.values()), [str(name) for name in places])
         axes.set_xlim(-0.5, len(places) - 0.5)
@@ -291,13 +292,16 @@ def _scale_x(axes: Axes, places: Mapping[Any, int], values: Iterable[Any]) -> No
         return
     distinct = sorted(set(values))
     if len(distinct) > 2 and distinct[0] > 0 and distinct[-1] / distinct[0] >= 8:
-        figures.steps_axis(axes, distinct, "")
+        if _apart([math.log(value) for value in distinct]):
+            figures.steps_axis(axes, distinct, "")
+        else:
+            figures.logarithmic_x(axes)
     elif len(distinct) <= MOST_TICKS and all(value == int(value) for value in distinct) and _apart(distinct):
         axes.set_xticks(distinct, [f"{int(value):,}" for value in distinct])
 
 
 def _apart(values: Sequence[float]) -> bool:
-    """Whether there is room for the digits of each, on a linear axis."""
+    """Whether there is room for the digits of each, so far from each other."""
     gaps = [after - before for before, after in pairwise(values)]
     return not gaps or min(gaps) >= sum(gaps) / 20
 

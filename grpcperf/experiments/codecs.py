@@ -259,7 +259,8 @@ def _draw_calls(report: Report, ax: Axes) -> None:
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
     ax.set_xlabel("CPU per call (µs)")
-    ax.legend()
+    ax.set_xlim(0, 1.35 * (max(left, default=0) or 1))  # room for the legend
+    ax.legend(loc="center right")
 
 
 EXPERIMENT = Experiment(

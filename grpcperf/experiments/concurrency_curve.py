@@ -11,6 +11,8 @@ from grpcperf.errors import InvalidRequest
 from grpcperf.experiments.curves import CONDITIONS, METRICS, point, request_bytes, times, told, under
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
 from grpcperf.experiments.report import Report
+from grpcperf.figures import logarithmic
+from grpcperf.labels import label
 from grpcperf.plot import lines
 from grpcperf.stats import fit_usl
 
@@ -116,23 +118,31 @@ def _knee(fit: Mapping[str, Any], most: int) -> str:
 def figures(report: Report) -> list[Figure]:
     return [
         Figure(
-            title="Throughput", draw=lambda ax: _draw(report, ax, "throughput_rps"), caption="Closed loop."
+            title="Throughput",
+            draw=lambda ax: lines(
+                ax, report.select(loop="closed"), "concurrency", "throughput_rps", by="server"
+            ),
+            caption="Closed loop.",
         ),
         Figure(
             title="Median latency",
-            draw=lambda ax: _draw(report, ax, "latency_p50_us"),
+            draw=lambda ax: _latency(ax, report.select(loop="closed"), "concurrency", "latency_p50_us"),
             caption="Closed loop.",
         ),
         Figure(
             title="Latency p99 over the offered rate",
-            draw=lambda ax: lines(ax, report.select(loop="open"), "rate", "latency_p99_us", by="server"),
+            draw=lambda ax: _latency(ax, report.select(loop="open"), "rate", "latency_p99_us"),
             caption="Open loop, Poisson arrivals: response time from the intended time.",
         ),
     ]
 
 
-def _draw(report: Report, ax: Axes, metric: str) -> None:
-    lines(ax, report.select(loop="closed"), "concurrency", metric, by="server")
+def _latency(ax: Axes, rows: Sequence[Mapping[str, Any]], x: str, metric: str) -> None:
+    """From microseconds to what a full queue makes of them: on a logarithmic axis."""
+    lines(ax, rows, x, metric, by="server")
+    if any(row[metric] for row in rows):
+        ax.autoscale(axis="y")  # not from 0, which a logarithmic axis has not
+        logarithmic(ax, label(metric))
 
 
 EXPERIMENT = Experiment(

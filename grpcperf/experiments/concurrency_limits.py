@@ -158,6 +158,7 @@ def _streams(report: Report) -> str:
 
 
 def _words(names: Sequence[str]) -> str:
+    names = ["no limit" if name == "none" else name for name in names]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
@@ -190,7 +191,7 @@ def _draw(report: Report, ax: Axes, column: str, unit: str) -> None:
     ax.invert_yaxis()
     ax.margins(x=0.15)
     ax.set_xlabel(unit)
-    ax.legend()
+    ax.legend(loc="upper center", bbox_to_anchor=(0.4, -0.15), ncols=2, fontsize="small")
 
 
 def _name(row: Mapping[str, Any]) -> str:

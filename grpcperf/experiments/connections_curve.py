@@ -3,7 +3,7 @@ sixteenth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.curves import CONDITIONS, METRICS, point, request_bytes, times, told, under
@@ -49,16 +49,20 @@ def verdict(report: Report) -> str:
             rows = report.select(server=server, request_size=size)
             if not rows or not rows[0]["throughput_rps"]:
                 continue
-            best = max(rows, key=lambda row: row["throughput_rps"])
-            gain = best["throughput_rps"] / rows[0]["throughput_rps"]
-            last = rows[-1]["throughput_rps"] / rows[0]["throughput_rps"]
-            text = (
-                f"{server} at {size:,} B: over {best['connections']} connections {times(gain)} times what it"
-            )
-            parts.append(
-                f"{text} does over {rows[0]['connections']}, over {rows[-1]['connections']} {times(last)}"
-            )
+            parts.append(f"{server} at {size:,} B does most over {_told(rows)}")
     return "; ".join(parts) + "." if parts else "Too little was measured for a verdict."
+
+
+def _told(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The best, and where it is neither, how it stands to the first and the last."""
+    first, last, best = rows[0], rows[-1], max(rows, key=lambda row: row["throughput_rps"])
+    most, few, many = best["throughput_rps"], first["connections"], last["connections"]
+    text = f"{best['connections']} connection{'' if best['connections'] == 1 else 's'}"
+    if best is not first:
+        text += f", {times(most / first['throughput_rps'])} times what it does over {few}"
+    if best is not last:
+        text += f", and over {many} {times(last['throughput_rps'] / most)} of it"
+    return text
 
 
 def figures(report: Report) -> list[Figure]:

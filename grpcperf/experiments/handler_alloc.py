@@ -70,9 +70,8 @@ def verdict(report: Report) -> str:
         ends = rows[:1] + rows[1:][-1:]
         told = [f"{told_kib(row['kib_per_call'])} with {row['held_kib']:g} KiB held" for row in ends]
         extra = known(row["overhead"] for row in rows)
-        spread = (
-            " to ".join(dict.fromkeys(f"{end:+.1%}" for end in (min(extra), max(extra)))) if extra else ""
-        )
+        ends_told = [f"{round(end, 3) + 0.0:+.1%}" for end in (min(extra), max(extra))] if extra else []
+        spread = " to ".join(dict.fromkeys(ends_told))
         more = f", {spread} beyond what was asked for" if extra else ""
         parts.append(f"{server} needs {' and '.join(told)}{more}")
     return f"For a call in flight {'; '.join(parts)}."

@@ -25,6 +25,8 @@ from grpcperf.plot import lines
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LINEAR = 100  # parked calls up to which the axis of a figure is linear
+
 
 def measure(
     kit: Kit,
@@ -98,7 +100,7 @@ def _change(rows: Sequence[Mapping[str, Any]], column: str) -> str:
     if None in (first.get(low), last.get(low)):
         return f"{told} µs"
     apart = first[high] < last[low] or last[high] < first[low]
-    return f"{told} µs" + ("" if apart else " (no difference that the repeats can tell)")
+    return f"{told} µs" + ("" if apart else " (alike within the intervals)")
 
 
 def figures(report: Report) -> list[Figure]:
@@ -119,6 +121,10 @@ def figures(report: Report) -> list[Figure]:
 
 def _draw(report: Report, ax: Axes, column: str, label: str) -> None:
     lines(ax, report.rows, "calls", column, by="server")
+    ax.set_xscale("symlog", linthresh=LINEAR)  # from none to thousands
+    ticks = dict.fromkeys(row["calls"] for row in report.rows)
+    ax.set_xticks(list(ticks), [f"{calls:,}" for calls in ticks], minor=False)
+    ax.set_xlim(-0.5 * LINEAR, 1.5 * max(*ticks, LINEAR))
     ax.set_xlabel("parked calls")
     from_zero(ax, label)
 

@@ -161,6 +161,10 @@ def _draw(report: Report, ax: Axes) -> None:
         places = [names.index(row["option"]) + series * 0.2 - 0.1 for row in rows]
         how = {**look(series), "linestyle": ""}
         ax.plot([row["throughput_ratio"] for row in rows], places, label=f"{size} B", **how)
+        for row, place in zip(rows, places, strict=True):
+            if row["throughput_ratio_low"] is not None:
+                bounds = (row["throughput_ratio_low"], row["throughput_ratio_high"])
+                ax.hlines(place, *bounds, color=look(series)["color"], linewidth=1)
     ax.axvline(1, linewidth=1, color="gray")
     ax.set_yticks(range(len(names)), names)
     ax.invert_yaxis()
