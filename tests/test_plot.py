@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import matplotlib as mpl
 import pytest
+from matplotlib.figure import Figure
 
 mpl.use("Agg")
 
@@ -102,6 +104,21 @@ def test_latency_over_rate(sweep: gp.Results) -> None:
     assert points(main_lines(ax)[0])[0] == (1001, 10)
     assert ax.get_xlabel() == "achieved rate (calls/s)"
     assert ax.get_yscale() == "log"
+
+
+@pytest.mark.parametrize(
+    "values", [(4545, 9089, 13634, 16361, 22013, 22893, 79249, 82416), (0, 100, 1000, 9000)]
+)
+def test_numbers_that_stand_too_close_have_no_tick_each(values: tuple[int, ...]) -> None:
+    figure = Figure()
+    ax = figure.subplots()
+    plot.lines(ax, [{"x": value, "y": 1.0, "of": "a"} for value in values], "x", "y", by="of")
+    figure.canvas.draw()
+    low, high = ax.get_xlim()
+    ticks = [tick for tick in ax.get_xticks() if low <= tick <= high]
+    places = [ax.transData.transform((tick, 0))[0] for tick in ticks]
+    assert 2 <= len(ticks) <= 10
+    assert all(after - before > 20 for before, after in pairwise(places))  # pixels
 
 
 def test_percentiles_stand_on_an_axis_of_nines() -> None:
