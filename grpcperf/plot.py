@@ -253,8 +253,11 @@ def _line(axes: Axes, x: Sequence[Any], points: Sequence[Summary], series: int, 
     """A line with its intervals; a cross on what is not valid."""
     nan = math.nan
     values = [nan if one.value is None else one.value for one in points]
-    below = [nan if one.low is None else y - one.low for one, y in zip(points, values, strict=True)]
-    above = [nan if one.high is None else one.high - y for one, y in zip(points, values, strict=True)]
+    # Of values that are all alike the mean may be a rounding error beside its interval.
+    below = [nan if one.low is None else max(y - one.low, 0.0) for one, y in zip(points, values, strict=True)]
+    above = [
+        nan if one.high is None else max(one.high - y, 0.0) for one, y in zip(points, values, strict=True)
+    ]
     drawn = None if all(math.isnan(one) for one in below) else [below, above]
     axes.errorbar(x, values, yerr=drawn, capsize=2.5, elinewidth=1, label=name, **look(series))
     amiss = [(at, y) for at, y, one in zip(x, values, points, strict=True) if not one.valid]

@@ -121,6 +121,12 @@ def test_numbers_that_stand_too_close_have_no_tick_each(values: tuple[int, ...])
     assert all(after - before > 20 for before, after in pairwise(places))  # pixels
 
 
+def test_a_mean_beside_its_interval_by_a_rounding_error_is_drawn() -> None:
+    row = {"x": 1, "y": 0.1 + 0.2, "y_low": 0.3, "y_high": 0.3}
+    rows = [row, {**row, "x": 2, "y": 0.29999999999999993}]
+    assert plot.lines(Figure().subplots(), rows, "x", "y").has_data()
+
+
 def test_percentiles_stand_on_an_axis_of_nines() -> None:
     histogram = Histogram.from_values([1e-3] * 900 + [5e-3] * 100)
     ax = plot.percentiles({"one": histogram, "two": histogram})
