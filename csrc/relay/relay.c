@@ -16,7 +16,7 @@
 #define ACKNOWLEDGED_MS 100u
 #define AWAKE_NS 80000ull          /* before a time of a short delay */
 #define LEAST_AWAITED_NS 500000ull /* of a shorter delay it would be awake most of the time */
-#define SHORT_DELAY_NS 3000000ull  /* of a longer one a late waking is within a few percent */
+#define SHORT_DELAY_NS 10000000ull /* of a longer one a late waking is within a percent or two */
 #define HEAP_KEPT                                                                                            \
     (64 << 20) /* what has come is freed when it has gone: its pages are wanted again at once                \
                 */
