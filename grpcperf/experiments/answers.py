@@ -36,7 +36,8 @@ class Answers:
         return None
 
     def _counts(self, report: Report) -> bool:
-        return self._fingerprint in (None, environment.fingerprint(report.environment))
+        wanted = self._fingerprint
+        return wanted is None or wanted == environment.fingerprint(report.environment)
 
     def add(self, report: Report) -> None:
         """Keep it, in the file at once. Raises EngineError."""

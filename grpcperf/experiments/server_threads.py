@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpcperf.experiments.curves import times
 from grpcperf.experiments.kit import Experiment, Figure, Kit, Row
-from grpcperf.experiments.places import Places, places
+from grpcperf.experiments.places import Places, can_pin, places
 from grpcperf.experiments.readings import known, pause_mean_us
 from grpcperf.experiments.report import Report
 from grpcperf.load import load
@@ -45,7 +45,7 @@ def measure(
             continue
         for pin in pinned:
             where = places(kit, pinned=pin)
-            if pin and where == Places():
+            if pin and not can_pin():
                 continue
             cpus = len(where.server or os.sched_getaffinity(0))
             for count in sorted({*threads, *(_whole(cpus * share) for share in per_cpu)}):
